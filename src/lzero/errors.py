@@ -1,0 +1,40 @@
+"""The errors lzero raises: what was expected, what came, what to do."""
+
+from __future__ import annotations
+
+
+class LzeroError(Exception):
+    """Base of every error that lzero raises on purpose."""
+
+
+class ArgumentError(LzeroError, ValueError):
+    """An argument cannot be used; nothing has been changed.
+
+    >>> raise ArgumentError.about("beta", expected="a number above 0", got=-1.0)
+    Traceback (most recent call last):
+    lzero.errors.ArgumentError: beta: expected a number above 0, got -1.0
+    """
+
+    @classmethod
+    def about(cls, argument: str, *, expected: str, got: object, advice: str | None = None) -> ArgumentError:
+        """The error for one argument, in the one form all of them have."""
+        message = f"{argument}: expected {expected}, got {got}"
+        return cls(f"{message}; {advice}" if advice else message)
+
+
+class UnsupportedError(LzeroError, NotImplementedError):
+    """What was asked for does not exist for these objects."""
+
+
+class MissingExtraError(LzeroError, ImportError):
+    """An optional dependency is not installed.
+
+    >>> raise MissingExtraError.of("matplotlib", extra="plots")
+    Traceback (most recent call last):
+    lzero.errors.MissingExtraError: this needs matplotlib, which is not installed; run: pip install "lzero[plots]"
+    """
+
+    @classmethod
+    def of(cls, package: str, *, extra: str) -> MissingExtraError:
+        """The error that names the extra to install."""
+        return cls(f'this needs {package}, which is not installed; run: pip install "lzero[{extra}]"')

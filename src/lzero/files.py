@@ -1,0 +1,39 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lzero.errors import LzeroError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path` to write to, and rename it to `path` once the block succeeds.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with write_atomically(Path(folder) / "notes" / "a.txt") as temporary:
+    ...         _ = temporary.write_text("whole")
+    ...     [entry.name for entry in (Path(folder) / "notes").iterdir()]
+    ['a.txt']
+    """
+    # A name of our own rather than tempfile's, whose files nobody else may read.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield temporary
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise LzeroError(f"cannot write {path}: {error.strerror}") from error

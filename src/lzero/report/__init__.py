@@ -1,0 +1,1 @@
+"""The only place that formats for people: tables, figures, pages."""

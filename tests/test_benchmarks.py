@@ -1,0 +1,17 @@
+"""The benchmarks run, on a small scale; their times are never asserted."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def test_sampling_prints_ratios_and_memory():
+    command = [sys.executable, BENCHMARKS / "sampling.py", "--gates", "2000", "--repeats", "1"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines[2:]}
+    assert list(rows) == ["eager", "compiled"]
+    for ratio, kept, _ in rows.values():
+        assert ratio.endswith("×")
+        assert int(kept) <= 2

@@ -1,0 +1,84 @@
+"""The command line as a user meets it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import lzero
+from lzero.cli import app
+from lzero.reproduce import NAMES
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+def run():
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_help_lists_the_commands(run):
+    assert "reproduce" in run("--help").output
+    assert all(name in run("reproduce", "--help").output for name in NAMES)
+
+
+def test_version(run):
+    assert run("--version").output == f"lzero {lzero.__version__}\n"
+
+
+def test_reproduce_draws_every_figure_and_prints_the_law(run, tmp_path):
+    result = run("reproduce", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "0.8318" in result.output
+    figures = sorted(tmp_path.iterdir())
+    assert [figure.name for figure in figures] == ["figure-1.png", "figure-2.png"]
+    assert all(figure.read_bytes().startswith(PNG) for figure in figures)
+    assert all(figure.name in result.output for figure in figures)
+
+
+def test_reproduce_draws_only_what_is_named(run, tmp_path):
+    assert run("reproduce", "figure-1", "--out", tmp_path).exit_code == 0
+    assert [figure.name for figure in tmp_path.iterdir()] == ["figure-1.png"]
+
+
+def test_nothing_is_overwritten_without_being_asked(run, tmp_path):
+    (tmp_path / "figure-2.png").write_text("mine")
+    refused = run("reproduce", "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "pass --overwrite" in refused.output
+    assert [entry.name for entry in tmp_path.iterdir()] == ["figure-2.png"]
+    assert (tmp_path / "figure-2.png").read_text() == "mine"
+    assert run("reproduce", "--out", tmp_path, "--overwrite").exit_code == 0
+    assert (tmp_path / "figure-2.png").read_bytes().startswith(PNG)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(run, tmp_path):
+    refused = run("reproduce", "figure2", "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "got figure2; did you mean figure-2?" in refused.output
+
+
+def test_an_unwritable_folder_is_one_line(run, tmp_path):
+    blocker = tmp_path / "file"
+    blocker.touch()
+    refused = run("reproduce", "figure-1", "--out", blocker)
+    assert refused.exit_code == 1
+    assert refused.output.startswith(f"lzero: cannot write {blocker}")
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path):
+    code = (
+        "import sys; sys.modules['matplotlib.figure'] = None; "
+        f"from lzero.cli import app; app(['reproduce', 'figure-1', '--out', {str(tmp_path)!r}])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert 'pip install "lzero[plots]"' in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_command_is_installed():
+    command = Path(sys.executable).parent / "lzero"
+    assert subprocess.run([command, "--version"], capture_output=True, check=True).stdout.startswith(b"lzero ")

@@ -1,0 +1,72 @@
+"""The package as a whole: its names, its import directions, its pins."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import lzero
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "lzero"
+
+# Each part may import from the parts before it. `errors` and `files` are open to all.
+ORDER = ["laws", "gates", "report", "reproduce", "cli"]
+OPEN_TO_ALL = {"errors", "files"}
+
+
+def test_the_public_names_are_frozen():
+    assert sorted(lzero.__all__) == ["Gate", "HardConcrete", "LzeroError"]
+    assert all(getattr(lzero, name) is not None for name in lzero.__all__)
+
+
+def _part(module_path):
+    relative = module_path.relative_to(SOURCE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def _imported_parts(module_path):
+    for node in ast.walk(ast.parse(module_path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lzero."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.ImportFrom) and node.module == "lzero":
+            yield from (alias.name for alias in node.names)
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for module_path in SOURCE.rglob("*.py"):
+        part = _part(module_path)
+        if part == "__init__":
+            continue
+        allowed = OPEN_TO_ALL | {part} | (set() if part in OPEN_TO_ALL else set(ORDER[: ORDER.index(part)]))
+        wrong += [f"{module_path.name} → {name}" for name in _imported_parts(module_path) if name not in allowed]
+    assert wrong == []
+
+
+def test_importing_the_library_loads_no_extra():
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, lzero.cli; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert "lzero.laws" in loaded
+    assert {"matplotlib", "scipy", "lightning", "sklearn", "transformers", "onnx"}.isdisjoint(loaded)
+
+
+def test_every_dependency_is_pinned_to_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"
+    )
+    assert pins["torch"] == "2.13.0"
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    names = {re.split(r"[><=\[]", requirement)[0] for requirement in wanted} - {"lzero"}
+    assert names <= set(pins)
+
+
+def test_types_travel_with_the_package():
+    assert (SOURCE / "py.typed").is_file()
