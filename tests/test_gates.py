@@ -8,6 +8,7 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from lzero import Gate, HardConcrete, LzeroError
 
@@ -65,11 +66,57 @@ def test_one_sample_per_forward_of_the_model():
     assert not torch.equal(first, other)
 
 
-def test_the_sample_is_kept_for_recomputation():
-    """Activation checkpointing runs a part of the forward again during the backward."""
+class Checkpointed(nn.Module):
+    """A model whose gated part is run again during the backward."""
+
+    def __init__(self, use_reentrant):
+        super().__init__()
+        self.use_reentrant = use_reentrant
+        self.linear = nn.Linear(6, 1)
+        self.gate = Gate(6, keep_rate=0.5).follow(self)
+
+    def forward(self, x):
+        if self.use_reentrant is None:
+            return self.part(x)
+        return checkpoint(self.part, x, use_reentrant=self.use_reentrant)
+
+    def part(self, x):
+        return self.linear(x * self.gate()).square().sum()
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_activation_checkpointing_gives_the_same_gradients(use_reentrant):
+    x = torch.randn(3, 6, requires_grad=True)
+    plain, saving = Checkpointed(None), Checkpointed(use_reentrant)
+    saving.load_state_dict(plain.state_dict())
+    for model in (plain, saving):
+        torch.manual_seed(3)
+        model(x).backward()
+    assert plain.gate.log_alpha.grad.abs().sum() > 0
+    for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_reading_without_gradients_first_takes_none_away():
     model = Twice()
+
+    def log_open_gates(*_):
+        with torch.no_grad():
+            model.gate()
+
+    model.register_forward_pre_hook(log_open_gates)
     first, _ = model(torch.ones(6))
-    assert torch.equal(model.gate(), first)
+    assert first.requires_grad
+
+
+def test_shared_and_per_example_samples_in_one_forward():
+    model = Twice()
+    model(torch.ones(6))
+    assert model.gate().shape == (6,)
+    assert model.gate(examples=3).shape == (3, 6)
+    assert torch.equal(model.gate(examples=3), model.gate(examples=3))
+    assert model.gate(examples=2).shape == (2, 6)
+    assert torch.equal(model.gate(), model.gate())
 
 
 def test_evaluation_gives_the_named_estimator():
@@ -114,6 +161,10 @@ def test_log_alpha_stays_in_single_precision(cast):
     assert torch.equal(model[1].log_alpha, before)
 
 
+def test_log_alpha_comes_back_to_single_precision():
+    assert Gate(3).double().half().log_alpha.dtype == torch.float32
+
+
 def test_double_precision_and_devices_are_followed(device):
     gate = Gate(3).to(device).double()
     assert gate.log_alpha.dtype == gate().dtype == torch.float64
@@ -129,6 +180,12 @@ def test_a_copy_follows_its_own_model():
     first, again = twin(torch.ones(6))
     assert torch.equal(first, again)
     assert torch.equal(model.gate(), kept)
+
+
+def test_a_copy_of_a_part_draws_anew():
+    model = nn.Sequential(Twice())
+    gate = copy.deepcopy(model[0].gate)
+    assert not torch.equal(gate(), gate())
 
 
 def test_pickling_and_state_dict():
@@ -163,6 +220,11 @@ REFUSED = [
     (lambda: Gate(3, keep_rate=0.5, prob_active=0.5), "keep_rate, prob_active: expected one of them"),
     (lambda: Gate(3, keep_rate=1.0), "keep_rate: expected a number between 0 and 1, got 1.0"),
     (lambda: Gate(3, prob_active=0.0), "prob_active: expected a number between 0 and 1, got 0.0"),
+    (lambda: Gate(3, keep_rate="0.5"), "keep_rate: expected a number between 0 and 1, got '0.5'"),
+    (lambda: Gate(3.5), "shape: expected a whole number or a sequence of them, got 3.5"),
+    (lambda: Gate(-1), "shape: expected a whole number"),
+    (lambda: Gate(3, beta=torch.tensor(0.5)), "beta: expected a number, got a tensor"),
+    (lambda: nn.Sequential(nn.Linear(3, 3), Gate(3))(torch.ones(1, 3)), "examples: .* multiply by them"),
     (lambda: Gate(3, beta=0.0), "beta: expected a number above 0"),
     (lambda: Gate(3, gamma=0.1), "gamma: expected a number below 0"),
     (lambda: Gate(3, estimator="mean"), 'estimator: expected "eq13" or "median"'),

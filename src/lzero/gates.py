@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
 from lzero.laws import Estimator, HardConcrete
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 DEFAULT_KEEP_RATE = 0.95  # gates must start mostly open, or units close before the network has learned anything
 INIT_STD = 0.01  # breaks ties between units; the papers' value
@@ -21,14 +20,15 @@ INIT_STD = 0.01  # breaks ties between units; the papers' value
 class Gate(nn.Module):
     r"""Hard concrete gates of one shape: $z \sim q(z \mid \log\alpha)$ in training, $\hat z$ in evaluation.
 
-    Start them by `keep_rate` $r$, the papers' one minus dropout rate: $\log\alpha = \log\frac{r}{1-r}$; or by
+    Start them by `keep_rate` $r$, one minus the papers' dropout rate: $\log\alpha = \log\frac{r}{1-r}$; or by
     `prob_active` $p$, the probability of being nonzero (Eq. 12): $\log\alpha = \log\frac{p}{1-p} +
     \beta\log\frac{-\gamma}{\zeta}$. The two differ: a keep rate of 0.5 is a P(z ≠ 0) of 0.83. Noise of
     N(0, 0.01²) breaks ties.
 
     By itself a gate draws a new sample at each call. Inside a model, `gate.follow(model)` makes it one sample per
-    forward of that model, however often the gate is read. `log_alpha` is never clamped, and stays in float32 when
-    the model is cast to half precision.
+    call of that model, however often the gate is read, also when activation checkpointing reads it again. `log_alpha`
+    is never clamped, and stays in float32 when the model is cast to half precision; so does the sample:
+    `x * gate().to(x.dtype)`.
 
     >>> gate = Gate(4, prob_active=0.9)
     >>> gate().shape, gate(examples=8).shape
@@ -50,15 +50,19 @@ class Gate(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        balanced = HardConcrete(torch.zeros((), dtype=torch.float64), beta, gamma, zeta)
+        for name, number in (("beta", beta), ("gamma", gamma), ("zeta", zeta)):
+            if isinstance(number, Tensor):
+                raise ArgumentError.about(name, expected="a number", got="a tensor")
+        balanced = HardConcrete(torch.zeros((), dtype=torch.float64, device="cpu"), beta, gamma, zeta)
         balanced.estimate(estimator)  # refuses unknown names
         location = _initial_log_alpha(keep_rate, prob_active, balanced)
-        size = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.log_alpha = nn.Parameter(torch.normal(location, INIT_STD, size, device=device))
+        log_alpha = torch.normal(location, INIT_STD, _size(shape), device=device, dtype=torch.float32)
+        self.log_alpha = nn.Parameter(log_alpha)
         self.beta, self.gamma, self.zeta = beta, gamma, zeta
         self.estimator: Estimator = estimator
         self._follows = False
-        self._samples: dict[int | None, Tensor] = {}
+        # What is kept is the noise, never the sample: each reading has a graph of its own. None: draw at each call.
+        self._noise: dict[bool, Tensor] | None = None
 
     @property
     def law(self) -> HardConcrete:
@@ -66,18 +70,24 @@ class Gate(nn.Module):
         return HardConcrete(self.log_alpha, self.beta, self.gamma, self.zeta, validate_args=False)
 
     def forward(self, examples: int | None = None) -> Tensor:
-        """The gates' values, of `log_alpha`'s shape; with `examples`, in training, one sample for each example."""
+        """The gates' values, of `log_alpha`'s shape; with `examples`, one sample for each of so many examples."""
+        if isinstance(examples, Tensor):
+            expected, advice = "a number of examples", "a gate gives its values; multiply by them: x * gate()"
+            raise ArgumentError.about("examples", expected=expected, got="a tensor", advice=advice)
+        shape = self.log_alpha.shape if examples is None else (examples, *self.log_alpha.shape)
         if not self.training:
-            estimate = self.law.estimate(self.estimator)
-            return estimate if examples is None else estimate.expand(examples, *estimate.shape)
-        if not self._follows:
-            return self._draw(examples)
-        if examples not in self._samples:
-            self._samples[examples] = self._draw(examples)
-        return self._samples[examples]
+            return self.law.estimate(self.estimator).expand(shape)
+        noise = self.law.base.noise(shape) if self._noise is None else self._kept_noise(shape, examples is None)
+        return self.law.base.from_logit(noise).clamp(0, 1)
+
+    def _kept_noise(self, shape: Sequence[int], shared: bool) -> Tensor:
+        assert self._noise is not None  # noqa: S101 (asked by the caller)
+        if shared not in self._noise or self._noise[shared].shape != shape:
+            self._noise[shared] = self.law.base.noise(shape)
+        return self._noise[shared]
 
     def follow(self, root: nn.Module) -> Self:
-        """Draw one sample per forward of `root`, the model this gate is a part of.
+        """Draw one sample per call of `root`, the model this gate is a part of.
 
         In the model's `__init__`: `self.gate = Gate(100).follow(self)`.
         """
@@ -90,23 +100,20 @@ class Gate(nn.Module):
         return self
 
     def _renew(self, *_: object) -> None:
-        self._samples = {}
-
-    def _draw(self, examples: int | None) -> Tensor:
-        return self.law.rsample(() if examples is None else (examples,))
+        self._noise = {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         def in_full_precision(tensor: Tensor) -> Tensor:
             moved = fn(tensor)
-            half = moved.is_floating_point() and moved.dtype.itemsize < tensor.dtype.itemsize == 4
-            return tensor.to(moved.device) if half else moved
+            half = moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize
+            return tensor.to(moved.device, torch.float32) if half else moved
 
         super()._apply(in_full_precision, recurse)  # type: ignore[no-untyped-call]
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        # A sample is part of an autograd graph, which can be neither copied nor pickled.
-        return {**self.__dict__, "_samples": {}}
+        # A copy without the model it follows draws at each call, until that model's hook says otherwise.
+        return {**self.__dict__, "_noise": None}
 
     def extra_repr(self) -> str:
         """The settings, for `print(model)`."""
@@ -125,7 +132,14 @@ def _initial_log_alpha(keep_rate: float | None, prob_active: float | None, balan
     return _logit("keep_rate", DEFAULT_KEEP_RATE if keep_rate is None else keep_rate)
 
 
+def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    if not all(isinstance(size, Integral) and not isinstance(size, bool) and int(size) >= 0 for size in sizes):
+        raise ArgumentError.about("shape", expected="a whole number or a sequence of them", got=repr(shape))
+    return tuple(int(size) for size in sizes)
+
+
 def _logit(argument: str, probability: float) -> float:
-    if not 0 < probability < 1:
-        raise ArgumentError.about(argument, expected="a number between 0 and 1", got=probability)
+    if not isinstance(probability, Real) or not 0 < probability < 1:
+        raise ArgumentError.about(argument, expected="a number between 0 and 1", got=repr(probability))
     return math.log(probability) - math.log1p(-probability)

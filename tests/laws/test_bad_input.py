@@ -37,6 +37,14 @@ REFUSED = [
     ),
     (lambda: HardConcrete(ZERO).estimate("mode"), 'estimator: expected "eq13" or "median", got \'mode\''),
     (lambda: HardConcrete(ZERO).log_prob(torch.tensor(1.5)), "value: expected numbers from 0 to 1, got 1.5"),
+    (lambda: BinaryConcrete(ZERO, gamma=float("nan")), "gamma: expected a finite number, got nan"),
+    (
+        lambda: BinaryConcrete(ZERO, gamma=torch.tensor([0.0, 2.0])),
+        "zeta: expected a number above gamma, got 1 in 1 of 2",
+    ),
+    (lambda: HardConcrete(ZERO).expand((2,)).log_prob(torch.tensor(3.0)), "value: expected numbers from 0 to 1, got 3"),
+    (lambda: kl_monte_carlo(HardConcrete(ZERO), Normal(0.0, 1.0)), "p: expected a rectified law.* got Normal"),
+    (lambda: HardConcrete(ZERO).expect(lambda z: z, 0), "num_samples: .* got 0"),
     (lambda: BinaryConcrete(ZERO, gamma=1.0, zeta=0.0), "zeta: expected a number above gamma, got 0"),
     (lambda: HardNormal(ZERO, scale=0), "scale: expected a number above 0, got 0"),
     (lambda: HardNormal(torch.tensor(float("nan"))), "loc: expected finite numbers, got nan"),
@@ -66,3 +74,16 @@ def test_the_kind_of_error_is_also_python_s():
 def test_checks_can_be_switched_off_as_in_torch():
     law = HardConcrete(torch.tensor(float("nan")), validate_args=False)
     assert law.prob_active.isnan()
+    unchecked = HardConcrete(ZERO, validate_args=False).log_prob(torch.tensor([-1.0, 2.0, float("nan")]))
+    assert unchecked[:2].eq(-torch.inf).all()
+    assert unchecked[2].isnan()
+
+
+def test_small_numbers_are_checked_in_double_precision():
+    assert HardConcrete(ZERO.double(), zeta=1 + 1e-9).zeta > 1
+
+
+def test_checks_survive_the_compiler():
+    torch.compile(torch.sin, fullgraph=True)(torch.ones(1))  # switches the checks of torch.distributions off
+    with pytest.raises(LzeroError, match="beta"):
+        HardConcrete(ZERO, beta=0.0)

@@ -37,6 +37,10 @@ def test_batch_and_sample_shapes(make, device):
 @each_maker
 def test_expanding_changes_no_value(make):
     law = make(torch.tensor([[-1.0], [0.5]], dtype=torch.float64))
+    if isinstance(law, HardConcrete):
+        law = HardConcrete(law.log_alpha, beta=0.3, gamma=-0.2, zeta=1.4)
+    if isinstance(law, HardNormal):
+        law = HardNormal(law.loc, scale=0.9)
     expanded = law.expand((6, 2, 3))
     assert type(expanded) is type(law)
     torch.testing.assert_close(expanded.mean, law.mean.expand(6, 2, 3))
@@ -47,6 +51,7 @@ def test_tensor_settings_broadcast_with_log_alpha():
     law = HardConcrete(torch.zeros(3), beta=torch.tensor([[0.3], [0.6]]))
     assert law.batch_shape == (2, 3)
     assert law.rsample((4,)).shape == (4, 2, 3)
+    assert law.estimate("eq13").shape == law.estimate("median").shape == (2, 3)
     assert law.expand((5, 2, 3)).prob_active.shape == (5, 2, 3)
 
 
@@ -125,6 +130,8 @@ def test_the_concrete_s_own_moments_of_support():
     assert s.min() >= -0.1
     assert s.max() <= 1.1
     assert concrete.support.check(s).all()
+    assert concrete.cdf(torch.tensor(-1.0)).eq(0).all()
+    assert concrete.cdf(torch.tensor(2.0)).eq(1).all()
     assert concrete.expand((2, 10_000)).batch_shape == (2, 10_000)
 
 

@@ -32,6 +32,12 @@ def test_estimate_of_eq13(log_alpha, estimate):
     assert law(log_alpha).estimate("eq13").item() == pytest.approx(estimate, abs=5e-4)
 
 
+def test_estimates_with_a_stretch_that_is_not_symmetric():
+    skewed = law(0.4, beta=0.5, gamma=-0.3, zeta=1.05)
+    assert skewed.estimate("eq13").item() == pytest.approx(1.35 / (1 + math.exp(-0.4)) - 0.3, rel=1e-12)
+    assert skewed.estimate("median").item() == pytest.approx(1.35 / (1 + math.exp(-0.8)) - 0.3, rel=1e-12)
+
+
 def test_mean_at_the_centre():
     assert law(0.0).mean.item() == pytest.approx(0.5, abs=1e-12)
 

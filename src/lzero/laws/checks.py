@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,7 +36,7 @@ def hyper_parameter(argument: str, value: Parameter, like: Tensor) -> Parameter:
     """`value` as a float, or as a tensor in the precision of `like`."""
     if isinstance(value, Tensor):
         return floating_tensor(argument, value).to(like.dtype)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError.about(argument, expected="a number or a tensor", got=type(value).__name__)
     return float(value)
 
@@ -47,12 +48,21 @@ def require(argument: str, value: Parameter, holds: Callable[[Tensor], Tensor], 
     """
     if torch.compiler.is_compiling():
         return
-    entries = torch.as_tensor(value).detach()
+    entries = value.detach() if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
     bad = ~(holds(entries) & entries.isfinite())
+    entries = entries.expand_as(bad)
     if bad.any():
         offender = entries[bad].flatten()[0].item()
         among = f" in {int(bad.sum())} of {entries.numel()} entries" if entries.dim() else ""
         raise ArgumentError.about(argument, expected=expected, got=f"{offender:g}{among}")
+
+
+def validates(validate_args: bool | None) -> bool:
+    """Whether a law checks its values: by default it does.
+
+    The default is not that of `torch.distributions`, which the first use of torch.compile switches off for good.
+    """
+    return __debug__ if validate_args is None else validate_args
 
 
 def log(value: Parameter) -> Parameter:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from lzero.laws.checks import Parameter, floating_tensor, hyper_parameter, log, require
+from lzero.laws.checks import Parameter, floating_tensor, hyper_parameter, log, require, validates
 
 
 class BinaryConcrete(Distribution):
@@ -43,10 +43,11 @@ class BinaryConcrete(Distribution):
         self.gamma = hyper_parameter("gamma", gamma, self.log_alpha)
         self.zeta = hyper_parameter("zeta", zeta, self.log_alpha)
         super().__init__(self._broadcast_shape(), validate_args=False)
-        self._validate_args = __debug__ if validate_args is None else validate_args
+        self._validate_args = validates(validate_args)
         if self._validate_args:
             require("log_alpha", self.log_alpha, torch.isfinite, "finite numbers")
             require("beta", self.beta, lambda b: b > 0, "a number above 0")
+            require("gamma", self.gamma, torch.isfinite, "a finite number")
             require("zeta", self.zeta, lambda z: z > torch.as_tensor(self.gamma), "a number above gamma")
 
     def _broadcast_shape(self) -> torch.Size:
@@ -65,8 +66,9 @@ class BinaryConcrete(Distribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> BinaryConcrete:
         """The same law with its batch broadcast to `batch_shape`."""
-        expanded = self.log_alpha.expand(batch_shape)
-        return type(self)(expanded, self.beta, self.gamma, self.zeta, validate_args=False)
+        expanded = BinaryConcrete(self.log_alpha.expand(batch_shape), self.beta, self.gamma, self.zeta, False)
+        expanded._validate_args = self._validate_args
+        return expanded
 
     def from_logit(self, logit: Tensor) -> Tensor:
         r"""The quantile at probability σ(`logit`): exact in both tails, where the probability rounds."""
@@ -79,14 +81,18 @@ class BinaryConcrete(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Reparameterised samples (Eq. 10)."""
-        shape, like = self._extended_shape(sample_shape), self.log_alpha
-        noise = torch.rand(shape, dtype=like.dtype, device=like.device)
+        return self.from_logit(self.noise(self._extended_shape(sample_shape)))
+
+    def noise(self, shape: Any) -> Tensor:
+        """$\\log u - \\log(1-u)$ for uniform $u$: standard logistic noise, free of parameters."""
+        uniform = torch.rand(shape, dtype=self.log_alpha.dtype, device=self.log_alpha.device)
         # Uniforms come on a grid that includes 0; half a step inwards keeps the logit finite.
-        return self.from_logit(noise.logit_(eps=torch.finfo(like.dtype).eps / 2))
+        return uniform.logit_(eps=torch.finfo(uniform.dtype).eps / 2)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """$Q(\\bar s)$ (Eq. 24, 25)."""
-        return torch.sigmoid(self.cdf_logit(value))
+        """$Q(\\bar s)$ (Eq. 24, 25): 0 below γ, 1 above ζ."""
+        inside = torch.maximum(torch.minimum(value, torch.as_tensor(self.zeta)), torch.as_tensor(self.gamma))
+        return torch.sigmoid(self.cdf_logit(inside.to(self.log_alpha.dtype)))
 
     def icdf(self, value: Tensor) -> Tensor:
         """$Q^{-1}(u)$: Eq. 10 with `value` in the place of the noise."""

@@ -73,7 +73,9 @@ class HardConcrete(Rectified):
     def expand(self, batch_shape: Any, _instance: Any = None) -> HardConcrete:
         """The same law with its batch broadcast to `batch_shape`."""
         base = self.base.expand(batch_shape)
-        return HardConcrete(base.log_alpha, base.beta, base.gamma, base.zeta, validate_args=False)
+        expanded = HardConcrete(base.log_alpha, base.beta, base.gamma, base.zeta, validate_args=False)
+        expanded._validate_args = self._validate_args
+        return expanded
 
     @property
     def prob_active(self) -> Tensor:

@@ -45,7 +45,9 @@ class HardNormal(Rectified):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> HardNormal:
         """The same law with its batch broadcast to `batch_shape`."""
-        return HardNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
+        expanded = HardNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
+        expanded._validate_args = self._validate_args
+        return expanded
 
     def _log_cdf(self, point: float) -> Tensor:
         log_probability: Tensor = torch.special.log_ndtr((point - self.loc) / self.scale)
@@ -54,3 +56,11 @@ class HardNormal(Rectified):
     def _log_survival(self, point: float) -> Tensor:
         log_probability: Tensor = torch.special.log_ndtr((self.loc - point) / self.scale)
         return log_probability
+
+    def _inner_quantile(self, u: Tensor) -> Tensor:
+        """Eq. 29 from the nearer tail, where the probability keeps its digits."""
+        below = (1 - u) * self._log_cdf(0.0).exp() + u * self._log_cdf(1.0).exp()
+        above = (1 - u) * self._log_survival(0.0).exp() + u * self._log_survival(1.0).exp()
+        tail = torch.minimum(below, above).clamp_min(torch.finfo(self.loc.dtype).tiny)
+        distance: Tensor = torch.special.ndtri(tail)
+        return self.loc + self.scale * torch.where(below < above, distance, -distance)

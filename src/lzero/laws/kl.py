@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.distributions import Distribution, register_kl
 
-from lzero.errors import ArgumentError, UnsupportedError
+from lzero.errors import UnsupportedError
 from lzero.laws.rectified import Rectified
 
 if TYPE_CHECKING:
@@ -29,8 +29,10 @@ def kl_monte_carlo(q: Rectified, p: Rectified, num_samples: int = 16) -> Tensor:
     >>> bool((kl_monte_carlo(q, p, 4096) - torch.distributions.kl_divergence(q, p)).abs() < 0.05)
     True
     """
-    if num_samples < 1:
-        raise ArgumentError.about("num_samples", expected="a whole number above 0", got=num_samples)
+    if not isinstance(q, Rectified):
+        raise _mismatch("q", q)
+    if not isinstance(p, Rectified):
+        raise _mismatch("p", p)
     return _expected_log_ratio(q, p, num_samples)
 
 
@@ -41,17 +43,17 @@ def _expected_log_ratio(q: Rectified, p: Rectified, num_samples: int | None = No
 
 
 @register_kl(Rectified, Distribution)
-def _kl_from_rectified(q: Rectified, p: Distribution) -> Tensor:
-    raise _mismatch("p", p, q)
+def _kl_from_rectified(_: Rectified, p: Distribution) -> Tensor:
+    raise _mismatch("p", p)
 
 
 @register_kl(Distribution, Rectified)
-def _kl_to_rectified(q: Distribution, p: Rectified) -> Tensor:
-    raise _mismatch("q", q, p)
+def _kl_to_rectified(q: Distribution, _: Rectified) -> Tensor:
+    raise _mismatch("q", q)
 
 
-def _mismatch(argument: str, given: Distribution, other: Rectified) -> UnsupportedError:
+def _mismatch(argument: str, given: object) -> UnsupportedError:
     return UnsupportedError(
-        f"{argument}: expected a rectified law, because {type(other).__name__} has atoms at 0 and 1 that both laws "
-        f"must share, got {type(given).__name__}; rectify it: lzero.laws.Rectified({argument})"
+        f"{argument}: expected a rectified law, because both laws must have atoms at 0 and 1, got "
+        f"{type(given).__name__}; rectify it: lzero.laws.Rectified({argument})"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +15,6 @@ _HALF_COUNT = 32
 _REACH = 3.2  # beyond it the nodes are nearer to 0 and 1 than float64 resolves
 
 
-@cache
 def _tanh_sinh() -> tuple[list[float], list[float]]:
     """Nodes and weights of the double-exponential rule on (0, 1).
 
@@ -33,6 +31,9 @@ def _tanh_sinh() -> tuple[list[float], list[float]]:
     return nodes, [weight / total for weight in weights]
 
 
+_NODES, _WEIGHTS = _tanh_sinh()
+
+
 def unit_interval_rule(like: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes $u_k$ and weights $w_k$ with $\\int_0^1 f(u)\\,du \\approx \\sum_k w_k f(u_k)$.
 
@@ -40,9 +41,8 @@ def unit_interval_rule(like: Tensor) -> tuple[Tensor, Tensor]:
     >>> round(float((w * u.log()).sum()), 12)  # ∫ log u du
     -1.0
     """
-    nodes, weights = _tanh_sinh()
     inside = torch.finfo(like.dtype).eps / 2
-    return like.new_tensor(nodes).clamp(inside, 1 - inside), like.new_tensor(weights)
+    return like.new_tensor(_NODES).clamp(inside, 1 - inside), like.new_tensor(_WEIGHTS)
 
 
 def invert_cdf(base: Distribution, probability: Tensor, iterations: int = 60) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from lzero.errors import ArgumentError
-from lzero.laws.checks import require
+from lzero.laws.checks import require, validates
 from lzero.laws.quadrature import invert_cdf, unit_interval_rule
 
 if TYPE_CHECKING:
@@ -20,13 +20,14 @@ ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
 
 class Rectified(Distribution):
-    r"""The law of $z = \min(1, \max(0, s))$ for a continuous $s$ with CDF $Q$ and density $q$ (Eq. 4–9, 26).
+    r"""The law of $z = \min(1, \max(0, s))$ for a continuous $s$ with CDF $Q$ and density $Q'$ (Eq. 4–9, 26).
 
-    $$q(z) = Q(0)\,\delta_0(z) + (1-Q(1))\,\delta_1(z) + q(z)\,1_{(0,1)}(z)$$
+    $$q(z) = Q(0)\,\delta_0(z) + (1-Q(1))\,\delta_1(z) + Q'(z)\,1_{(0,1)}(z)$$
 
     The base is any scalar `torch.distributions.Distribution` with `rsample`, `cdf` and `log_prob`; where it has
     no `icdf`, the CDF is inverted numerically. `log_prob` is the density with respect to δ₀ + δ₁ + Lebesgue on
-    (0, 1). Moments, entropy and KL are integrals by quadrature, never sampled.
+    (0, 1). Moments, entropy and KL are integrals by quadrature, never sampled; they take the base's precision, and a
+    smooth density between 0 and 1.
 
     >>> from torch.distributions import Laplace
     >>> Rectified(Laplace(torch.tensor(0.5), 0.2)).prob_active
@@ -45,7 +46,7 @@ class Rectified(Distribution):
             raise ArgumentError.about("base", expected=expected, got=base)
         self.base = base
         super().__init__(base.batch_shape, validate_args=False)
-        self._validate_args = __debug__ if validate_args is None else validate_args
+        self._validate_args = validates(validate_args)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base})"
@@ -97,8 +98,9 @@ class Rectified(Distribution):
             require("value", value, lambda v: (v >= 0) & (v <= 1), "numbers from 0 to 1")
         inside = (value > 0) & (value < 1)
         density = self.base.log_prob(torch.where(inside, value, 0.5))
-        atom = torch.where(value <= 0, self._log_cdf(0.0), self._log_survival(1.0))
-        return torch.where(inside, density, atom)
+        atom = torch.where(value == 0, self._log_cdf(0.0), self._log_survival(1.0))
+        outside = torch.where(value.isnan(), torch.nan, -torch.inf)
+        return torch.where(inside, density, torch.where((value == 0) | (value == 1), atom, outside))
 
     def _inner_quantile(self, u: Tensor) -> Tensor:
         """$Q^{-1}(Q(0) + u\\,(Q(1) - Q(0)))$, the quantiles of the law given $0 < z < 1$ (Eq. 29)."""
@@ -118,6 +120,8 @@ class Rectified(Distribution):
         >>> HardConcrete(torch.tensor(0.0)).expect(lambda z: z * (1 - z))
         tensor(0.1020)
         """
+        if num_samples is not None and num_samples < 1:
+            raise ArgumentError.about("num_samples", expected="a whole number above 0", got=num_samples)
         zero, active, one = self._log_cdf(0.0).exp(), self._log_survival(0.0).exp(), self.prob_one
         # Of two equal differences the one between small numbers keeps its digits.
         between = torch.where(active < 0.5, active - one, self._log_cdf(1.0).exp() - zero).clamp_min(0)
@@ -151,9 +155,9 @@ class Rectified(Distribution):
         close at different log α: the same parameters give two different networks.
         """
         if estimator == "eq13":
-            return self._noise_free().clamp(0, 1)
+            return self._noise_free().clamp(0, 1).expand(self.batch_shape)
         if estimator == "median":
-            return self.icdf(torch.tensor(0.5))
+            return self.icdf(torch.tensor(0.5)).expand(self.batch_shape)
         known = " or ".join(f'"{name}"' for name in ESTIMATORS)
         raise ArgumentError.about("estimator", expected=known, got=repr(estimator))
 
