@@ -1,9 +1,12 @@
 """Train any PyTorch model to the size you choose: L0 gates, budgets that hold, exact removal."""
 
+from lzero.compact import compact
 from lzero.errors import LzeroError
 from lzero.gates import Gate
 from lzero.laws import HardConcrete
+from lzero.sparsify import Sparsifier, sparsify
+from lzero.verify import verify
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Gate", "HardConcrete", "LzeroError"]
+__all__ = ["HardConcrete", "Gate", "sparsify", "Sparsifier", "compact", "verify", "LzeroError"]  # noqa: RUF022 (in flow order)

@@ -1,0 +1,172 @@
+"""What a network costs: L0 groups, parameters, multiply–accumulates; expected under the gates, or for what is kept.
+
+One count serves both. It is a sum of products of widths, $\\sum_t c_t \\prod_d w_{td}$, and a width is a sum over
+positions of the probability that every unit there is alive. With probabilities of 0 and 1 it counts what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lzero.structure.sites import Slice
+from lzero.structure.units import NONE, Ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lzero.decision import Decision
+    from lzero.sparsify import Sparsifier
+
+Cost = Literal["l0", "params", "macs"]
+
+
+@dataclass(frozen=True, eq=False)
+class Widths:
+    """The widths that can change: for each position of each, the units and columns that must be alive."""
+
+    members: Tensor  # [positions, arity]
+    width_of: Tensor  # [positions]
+    count: int
+
+    def __call__(self, alive: Tensor) -> Tensor:
+        """Every width, `[count + 1]`; the last is 1, for terms with fewer factors."""
+        padded = torch.cat([alive, alive.new_ones(1)])
+        widths = alive.new_zeros(self.count).index_add(0, self.width_of, padded[self.members].prod(-1))
+        return torch.cat([widths, alive.new_ones(1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """A sum of products of widths: factors `[terms, arity]` and constants `[terms]`."""
+
+    factors: Tensor
+    constants: Tensor
+
+    def __call__(self, widths: Tensor) -> Tensor:
+        """The sum."""
+        return (self.constants.to(widths) * widths[self.factors].prod(-1)).sum()
+
+
+class Costs:
+    """The costs of a sparsified model, as functions of how alive its units and columns are: in 0 … 1, in this order."""
+
+    def __init__(self, sparsifier: Sparsifier) -> None:
+        structure = sparsifier.structure
+        self._columns = column_spans(sparsifier)
+        self._one = structure.num_units + sum(stop - start for start, stop in self._columns.values())
+        self._tables: list[Ids] = []
+        self._known: dict[bytes, int] = {}
+        parameters = {structure.aliases[n] for n, _ in sparsifier.model.named_parameters() if n in structure.aliases}
+        self.params = self._terms(
+            [(units, Slice(name, k)) for k, units in enumerate(dims)]
+            for name, dims in structure.tensors.items()
+            if name in parameters
+        )
+        self.macs = self._terms([(e.units, e.reader) for e in product] for product in structure.products)
+        self.widths = self._widths()
+
+    def _terms(self, products: Iterable[list[tuple[Ids, Slice | None]]]) -> Terms:
+        rows: list[list[int]] = []
+        constants: list[float] = []
+        for product in products:
+            constant, row = 1.0, []
+            for units, reader in product:
+                table = self._members(units, reader)
+                if table is None:
+                    constant *= len(units)
+                else:
+                    row.append(self._number(table))
+            rows.append(row)
+            constants.append(constant)
+        factors = torch.tensor(_rectangle(rows, NONE), dtype=torch.int64).view(len(rows), -1)
+        return Terms(factors, torch.tensor(constants, dtype=torch.float64))
+
+    def _members(self, units: Ids, reader: Slice | None) -> Ids | None:
+        table = np.where(units == NONE, self._one, units)
+        if reader in self._columns:
+            table = np.concatenate([table, np.arange(*self._columns[reader])[:, None]], axis=1)
+        return table if (table != self._one).any() else None
+
+    def _number(self, table: Ids) -> int:
+        key = np.ascontiguousarray(table).tobytes() + bytes(str(table.shape), "ascii")
+        if key not in self._known:
+            self._known[key] = len(self._tables)
+            self._tables.append(table)
+        return self._known[key]
+
+    def _widths(self) -> Widths:
+        arity = max((table.shape[1] for table in self._tables), default=1)
+        members = [np.pad(t, ((0, 0), (0, arity - t.shape[1])), constant_values=self._one) for t in self._tables]
+        width_of = np.repeat(np.arange(len(self._tables)), [len(table) for table in self._tables])
+        empty = np.empty((0, arity), dtype=np.int64)
+        return Widths(torch.tensor(np.concatenate([empty, *members])), torch.tensor(width_of), len(self._tables))
+
+    def __call__(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
+        """One cost, differentiable in `alive`."""
+        terms = {"params": self.params, "macs": self.macs}[cost]
+        return terms(self.widths(alive))
+
+
+def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
+    """Where the columns with gates of their own stand, behind the units."""
+    spans, start = {}, sparsifier.structure.num_units
+    for group in sparsifier.groups:
+        if group.columns is not None:
+            spans[group.columns] = (start, start + group.stop - group.start)
+            start += group.stop - group.start
+    return spans
+
+
+def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
+    """How alive units and columns are when gates are open with the given probability."""
+    padded = torch.cat([probability, probability.new_ones(1)])
+    units = padded[torch.as_tensor(sparsifier.gate_of_unit, device=probability.device)]
+    return torch.cat([units, *(probability[g.span] for g in sparsifier.groups if g.columns)])
+
+
+def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
+    """The same, 0 or 1, for a decision."""
+    columns = [decision.columns[g.columns] for g in sparsifier.groups if g.columns]
+    return torch.tensor(np.concatenate([decision.units, *columns]), dtype=torch.float64)
+
+
+def _rectangle(rows: list[list[int]], fill: int) -> list[list[int]]:
+    width = max((len(row) for row in rows), default=0)
+    return [row + [fill] * (width - len(row)) for row in rows]
+
+
+def l0_weights(sparsifier: Sparsifier) -> Tensor:
+    """$|g|$ of each gate as the papers count it (Eq. 16).
+
+    A feature map counts the weights and the bias that make it, an input of a dense layer the weights that read it.
+    """
+    structure = sparsifier.structure
+    sizes = {name: [len(units) for units in dims] for name, dims in structure.tensors.items()}
+    weights = np.ones(len(sparsifier.log_alpha))
+    for group in sparsifier.groups:
+        if group.columns is not None:
+            weights[group.span] = np.prod(sizes[group.columns.tensor]) / sizes[group.columns.tensor][group.columns.dim]
+        elif group.site is not None:
+            makers = [s for s in group.site.producers if len(sizes[s.tensor]) > 2]
+            biases = [s for s in group.site.followers if any(_module(s) == _module(m) for m in makers)]
+            counted = [*makers, *biases] if makers else list(group.site.consumers)
+            weights[group.span] = sum(_per_unit(structure.tensors[s.tensor], s, group.span) for s in counted)
+    return torch.tensor(weights)
+
+
+def _module(where: Slice) -> str:
+    return where.tensor.rpartition(".")[0]
+
+
+def _per_unit(dims: tuple[Ids, ...], where: Slice, span: slice) -> NDArray[np.float64]:
+    """How many numbers of a tensor belong to each unit."""
+    others = np.prod([len(units) for k, units in enumerate(dims) if k != where.dim])
+    units = dims[where.dim]
+    mine = units[(units >= span.start) & (units < span.stop)] - span.start
+    return np.bincount(mine, minlength=span.stop - span.start).astype(np.float64) * float(others)

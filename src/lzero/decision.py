@@ -1,0 +1,123 @@
+"""What stays: liveness of units, from the gates of the test-time network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lzero.errors import ArgumentError
+from lzero.structure.units import NONE, Ids
+
+if TYPE_CHECKING:
+    from lzero.sparsify import Sparsifier
+    from lzero.structure.frozen import Structure
+    from lzero.structure.sites import Site, Slice
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Which units stay, which columns of the layers that choose their inputs, and the value of every gate."""
+
+    units: Mask
+    columns: dict[Slice, Mask]
+    gates: torch.Tensor
+
+    def positions(self, table: Ids) -> Mask:
+        """Which positions of a dimension stay: those whose units all do."""
+        return np.asarray(np.where(table == NONE, True, self.units[table]).all(axis=1))
+
+    def kept(self, structure: Structure, where: Slice) -> Mask:
+        """Which positions of a parameter's dimension stay."""
+        return self.positions(structure.tensors[where.tensor][where.dim]) & self.columns.get(where, np.True_)
+
+
+def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
+    """Keep what is open and read; of a width that would be empty, its likeliest position, with weights of zero.
+
+    With `round_to`, widths are made divisible by it by keeping the likeliest of the closed units.
+    """
+    if round_to < 1:
+        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
+    with torch.no_grad():
+        gates = sparsifier.law.estimate(sparsifier.bank.estimator)
+    return decide_from(sparsifier, gates.cpu(), round_to)
+
+
+def decide_from(sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1) -> Decision:
+    """The decision for given values of the gates."""
+    structure = sparsifier.structure
+    is_open = np.append(gates.numpy() > 0, True)
+    location = np.append(sparsifier.log_alpha.detach().cpu().numpy(), 0.0)
+    units = is_open[sparsifier.gate_of_unit]
+    columns = {group.columns: is_open[group.span] for group in sparsifier.groups if group.columns}
+    elements = {g.elements: is_open[g.span] for g in sparsifier.groups if g.elements}
+    units = units & _read(structure, units, columns, elements)
+    for site in structure.sites:
+        span = structure.span(site)
+        likeliest_first = np.argsort(-location[sparsifier.gate_of_unit[span]], kind="stable")
+        units[span] = _at_least(units[span], likeliest_first, _step(structure, site, round_to))
+    _fill_empty(structure, units, location[sparsifier.gate_of_unit])
+    decision = Decision(units, {}, gates)
+    return Decision(
+        units, {where: _columns(decision, structure, where, mask) for where, mask in columns.items()}, gates
+    )
+
+
+def _read(structure: Structure, units: Mask, columns: dict[Slice, Mask], elements: dict[str, Mask]) -> Mask:
+    """Which units some layer reads: through an open column, with a weight that is not closed."""
+    read = np.zeros(len(units), dtype=bool)
+    alive = np.append(units, True)
+    for where, table in structure.readers.items():
+        position = alive[table].all(axis=1) & columns.get(where, np.True_)
+        if where.tensor in elements:
+            shape = [len(dim) for dim in structure.tensors[where.tensor]]
+            weights = elements[where.tensor].reshape(shape)
+            position &= weights.any(axis=tuple(k for k in range(len(shape)) if k != where.dim))
+        seen = table[position]
+        read[seen[seen != NONE]] = True
+    return read
+
+
+def _step(structure: Structure, site: Site, round_to: int) -> int:
+    """How many units make a width divisible by `round_to`, where each unit has several positions."""
+    span = structure.span(site)
+    for where in (*site.producers, *site.consumers):
+        table = structure.tensors[where.tensor][where.dim]
+        positions = int((table == span.start).sum())
+        if positions:
+            return round_to // math.gcd(round_to, positions)
+    return round_to
+
+
+def _at_least(keep: Mask, likeliest_first: Ids, step: int) -> Mask:
+    wanted = min(len(keep), max(1, math.ceil(keep.sum() / step)) * step)
+    closed = [k for k in likeliest_first if not keep[k]]
+    keep = keep.copy()
+    keep[closed[: max(0, wanted - int(keep.sum()))]] = True
+    return keep
+
+
+def _fill_empty(structure: Structure, units: Mask, location: NDArray[np.float64]) -> None:
+    """No dimension may lose all its positions: torch has no layers of width 0."""
+    likelihood = np.append(location, np.inf)
+    for dims in structure.tensors.values():
+        for table in dims:
+            if table.size and not np.append(units, True)[table].all(axis=1).any():
+                best = table[int(np.argmax(likelihood[table].min(axis=1)))]
+                units[best[best != NONE]] = True
+
+
+def _columns(decision: Decision, structure: Structure, where: Slice, mask: Mask) -> Mask:
+    """The open columns of units that stay; one, with a weight of zero, where there would be none."""
+    alive = decision.positions(structure.tensors[where.tensor][where.dim])
+    kept = alive & mask
+    if not kept.any():
+        kept[np.flatnonzero(alive)[0]] = True
+    return np.asarray(kept)

@@ -1,0 +1,109 @@
+"""Which gates a model gets: one for each unit, for single columns, or for single weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from lzero.errors import ArgumentError
+from lzero.structure.sites import Pinned, Site, Slice
+from lzero.structure.units import NONE, Ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lzero.structure.frozen import Structure
+
+UnitKind = Literal["structure", "paper", "weights"]
+Globs = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GateGroup:
+    """A stretch of gates: those of a site's units, of one reader's columns, or of a parameter's elements."""
+
+    name: str
+    start: int
+    stop: int
+    site: Site | None = None
+    columns: Slice | None = None
+    elements: str | None = None
+
+    @property
+    def span(self) -> slice:
+        """Where its gates are in the flat vector."""
+        return slice(self.start, self.stop)
+
+
+def check_units(units: str) -> None:
+    """Refuse unknown kinds of units."""
+    if units not in get_args(UnitKind):
+        expected = " or ".join(f'"{kind}"' for kind in get_args(UnitKind))
+        raise ArgumentError.about("units", expected=expected, got=repr(units))
+
+
+INNER = "*/inner"  # the inner dimensions of heads: Python code seldom allows heads to be of different depth
+
+
+def choose(names: Sequence[str], include: Globs, exclude: Globs) -> set[str]:
+    """The names that match `include` and not `exclude`; a glob that matches nothing is an error."""
+    chosen = _matching(names, include, "include")
+    return chosen - (_matching(names, exclude, "exclude") if exclude else set())
+
+
+def _matching(names: Sequence[str], globs: Globs, argument: str) -> set[str]:
+    matched: set[str] = set()
+    for glob in (globs,) if isinstance(globs, str) else globs:
+        hits = {name for name in names if fnmatchcase(name, glob)}
+        if not hits and glob not in ("*", INNER):
+            raise ArgumentError.about(argument, expected=f"globs that match one of {', '.join(names)}", got=repr(glob))
+        matched |= hits
+    return matched
+
+
+def keep_rate_of(name: str, keep_rate: float | Mapping[str, float], default: float) -> float:
+    """The keep rate for a group: one number for all, or the first glob that matches its name."""
+    if not isinstance(keep_rate, int | float):
+        return next((rate for glob, rate in keep_rate.items() if fnmatchcase(name, glob)), default)
+    return float(keep_rate)
+
+
+def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:
+    """One gate for each unit."""
+    groups, start = [], 0
+    for site in sites:
+        groups.append(GateGroup(site.name, start, start + site.size, site=site))
+        start += site.size
+    return groups
+
+
+def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:
+    """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps."""
+    wanted: list[tuple[Slice, Ids | None]] = list(structure.readers.items())
+    wanted += [(where, None) for each in pinned if each.reason.startswith("model input") for where in each.consumers]
+    groups = []
+    for where, units in wanted:
+        if where.tensor in matrices and not _one_to_one(units):
+            size = len(structure.tensors[where.tensor][where.dim])
+            groups.append(GateGroup(f"inputs of {where.tensor.rpartition('.')[0]}", start, start + size, columns=where))
+            start += size
+    return groups
+
+
+def _one_to_one(units: Ids | None) -> bool:
+    if units is None or units.shape[1] != 1:
+        return False
+    return bool((units != NONE).all()) and len(np.unique(units)) == len(units)
+
+
+def element_groups(structure: Structure, names: Sequence[str], start: int) -> list[GateGroup]:
+    """One gate for each weight."""
+    groups = []
+    for name in names:
+        size = int(np.prod([len(units) for units in structure.tensors[name]]))
+        groups.append(GateGroup(name, start, start + size, elements=name))
+        start += size
+    return groups

@@ -1,0 +1,153 @@
+"""The smaller model as a graph, for models whose Python code insists on the old sizes."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from lzero.errors import LzeroError
+from lzero.structure.analysis import analyse_program
+from lzero.structure.capture import capture
+from lzero.structure.frozen import Numbering
+from lzero.structure.rewrite import Scaled, rewritten
+from lzero.structure.sites import find_sites
+
+if TYPE_CHECKING:
+    from lzero.decision import Decision
+    from lzero.structure.analysis import Analysis
+    from lzero.structure.frozen import Structure
+    from lzero.structure.rewrite import Alive
+    from lzero.structure.units import Dim
+
+
+def alive_in(analysis: Analysis, structure: Structure, decision: Decision) -> Alive:
+    """Which positions stay, for dimensions of a new analysis of the same model."""
+    names = {site.name for site in structure.sites}
+    sites = [site for site in find_sites(analysis)[0] if site.name in names]
+    if [(site.name, site.size) for site in sites] != [(site.name, site.size) for site in structure.sites]:
+        raise LzeroError("the model's graph has changed since it was sparsified")
+    units_of = Numbering(analysis, sites)
+
+    def alive(dim: Dim) -> Any:
+        return decision.positions(units_of(dim))
+
+    return alive
+
+
+def graph_model(
+    dense: nn.Module, small: nn.Module, inputs: tuple[Any, ...], structure: Structure, decision: Decision
+) -> GraphModule:
+    """The graph of `dense` with the sizes of `small`, over the parameters of `small`, in both modes.
+
+    `small` has been cut already; its own forward is not used.
+    """
+    inputs = tuple(_two_examples(x) for x in inputs)
+    program = capture(dense, inputs, training=True, any_batch=True)
+    evaluation = capture(dense, inputs, training=False, any_batch=True)
+    analysis = analyse_program(program, dense)
+    alive = alive_in(analysis, structure, decision)
+    _switch_modes(program, evaluation)
+    for node in list(analysis.values):
+        if node.op == "call_function":
+            _replace(node, rewritten(node, analysis.values, alive))
+    return _over(small, program)
+
+
+def _two_examples(x: Any) -> Any:
+    """A batch of one would be written into the graph as a constant."""
+    return torch.cat([x, x]) if isinstance(x, Tensor) and x.dim() and len(x) == 1 else x
+
+
+def _replace(node: Node, call: Any) -> None:
+    target, args, kwargs = call
+    graph = node.graph
+
+    def written(argument: Any) -> Any:
+        if not isinstance(argument, Scaled):
+            return argument
+        with graph.inserting_before(node):
+            product = graph.call_function(operator.mul, (argument.node, argument.numerator))
+            return graph.call_function(operator.floordiv, (product, argument.denominator))
+
+    node.target = target
+    node.args, node.kwargs = tree_map(written, args, is_leaf=lambda a: isinstance(a, Scaled)), kwargs
+
+
+def _switch_modes(program: ExportedProgram, evaluation: ExportedProgram) -> None:
+    """Let what differs between training and evaluation depend on the module's own `training` flag."""
+    graph = program.graph
+    with graph.inserting_before(next(node for node in graph.nodes if node.op == "call_function")):
+        training = graph.create_node("get_attr", "training")  # Graph.get_attr knows tensors and modules only
+    ours = [n for n in _computing(graph) if not _counts_batches(n, training)]
+    theirs = _computing(evaluation.graph)
+    if [n.target for n in ours] != [n.target for n in theirs]:
+        raise LzeroError("the model computes differently in training and in evaluation: no one graph serves both")
+    for one, other in zip(ours, theirs, strict=True):
+        width = max(len(one.args), len(other.args))
+        mine, spec = tree_flatten((_padded(one, width), one.kwargs))
+        yours, _ = tree_flatten((_padded(other, width), other.kwargs))
+        switched = [_switched(a, b, one, training) for a, b in zip(mine, yours, strict=True)]
+        one.args, one.kwargs = tree_unflatten(switched, spec)
+
+
+def _computing(graph: Graph) -> list[Node]:
+    """The operations that compute: copies into another memory layout come and go between the modes."""
+    layout = ("aten.contiguous", "aten.clone", "aten._assert", "aten.alias")
+    return [n for n in graph.nodes if n.op == "call_function" and not str(n.target).startswith(layout)]
+
+
+def _padded(node: Node, width: int) -> tuple[Any, ...]:
+    """The positional arguments with defaults written out, up to `width` of them."""
+    if len(node.args) == width or not isinstance(node.target, torch._ops.OpOverload):
+        return node.args
+    defaults = [argument.default_value for argument in node.target._schema.arguments[len(node.args) : width]]
+    return (*node.args, *defaults)
+
+
+def _counts_batches(node: Node, training: Node) -> bool:
+    """BatchNorm's count of batches goes on in training alone."""
+    if node.target is torch.ops.aten.add_.Tensor and not node.users and node.args[1] == 1:
+        node.args = (node.args[0], training)
+        return True
+    return False
+
+
+def _switched(mine: Any, yours: Any, node: Node, training: Node) -> Any:
+    if isinstance(mine, Node) or mine == yours:
+        return mine
+    if mine is True and yours is False:
+        return training
+    if isinstance(mine, float) and yours == 0:
+        with node.graph.inserting_before(node):
+            return node.graph.call_function(operator.mul, (training, mine))
+    raise LzeroError(f"{node.target} computes differently in training ({mine}) and in evaluation ({yours})")
+
+
+def _over(small: nn.Module, program: ExportedProgram) -> GraphModule:
+    """The graph as a module over the parameters and buffers of `small`, under their own names."""
+    signature, graph = program.graph_signature, Graph()
+    names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    constants = signature.inputs_to_lifted_tensor_constants
+    copied: dict[Node, Any] = {}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and (node.name in names or node.name in constants):
+            name = names.get(node.name) or constants[node.name]
+            if node.name in constants:
+                small.register_buffer(name, program.constants[name], persistent=False)
+            copied[node] = graph.get_attr(name)
+        elif node.op == "output":
+            graph.output(
+                tree_map(
+                    lambda n: copied.get(n, n) if isinstance(n, Node) else n,
+                    node.args[0][0] if len(node.args[0]) == 1 else node.args[0],
+                )
+            )
+        else:
+            copied[node] = graph.node_copy(node, lambda n: copied[n])
+    return GraphModule(small, graph, type(small).__name__)

@@ -1,0 +1,246 @@
+"""Put gates on what can be removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lzero.attach import LOG_ALPHA, Bank, Factor, gated_class
+from lzero.errors import ArgumentError, LzeroError
+from lzero.gates import DEFAULT_KEEP_RATE, Gate
+from lzero.gating import (
+    INNER,
+    GateGroup,
+    Globs,
+    UnitKind,
+    check_units,
+    choose,
+    column_groups,
+    element_groups,
+    keep_rate_of,
+    unit_groups,
+)
+from lzero.plan import Plan
+from lzero.structure.analysis import analyse
+from lzero.structure.capture import Inputs, as_tuple
+from lzero.structure.frozen import Structure, freeze
+from lzero.structure.sites import Slice, find_sites
+from lzero.structure.units import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch.utils.hooks import RemovableHandle
+
+    from lzero.laws import Estimator, HardConcrete
+
+
+class Sparsifier:
+    """The gates of one model: what they are on, their law, and the way back."""
+
+    def __init__(
+        self, model: nn.Module, structure: Structure, groups: list[GateGroup], bank: Bank, inputs: Any
+    ) -> None:
+        self.model, self.structure, self.groups, self.bank = model, structure, tuple(groups), bank
+        self.example_inputs: tuple[Any, ...] = inputs
+        self._handles: list[RemovableHandle] = []
+        gated = any(group.site for group in groups)
+        one = max(group.stop for group in groups)
+        self.gate_of_unit = np.arange(structure.num_units) if gated else np.full(structure.num_units, one)
+
+    @property
+    def log_alpha(self) -> nn.Parameter:
+        """The locations of all gates, in one vector."""
+        parameter = self.model._parameters[LOG_ALPHA]
+        assert parameter is not None  # noqa: S101 (registered by sparsify, taken away by remove)
+        return parameter
+
+    @property
+    def law(self) -> HardConcrete:
+        """The law of all gates as log α stands now."""
+        return self.bank.law(self.log_alpha)
+
+    def plan(self) -> Plan:
+        """What can be removed, what cannot and why, by module path."""
+        return Plan.of(self.structure, self.groups)
+
+    def param_groups(self, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0) -> list[dict[str, Any]]:
+        """Two parameter groups for an optimizer: weights, and gates with their own learning rate and no decay."""
+        weights = [p for name, p in self.model.named_parameters() if name != LOG_ALPHA]
+        return [
+            {"params": weights, "lr": lr, "weight_decay": weight_decay},
+            {"params": [self.log_alpha], "lr": lr if gate_lr is None else gate_lr, "weight_decay": 0.0},
+        ]
+
+    def remove(self) -> nn.Module:
+        """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
+        for module in self.model.modules():
+            _detach(module)
+        del self.model._parameters[LOG_ALPHA]
+        for handle in self._handles:
+            handle.remove()
+        del self.model.__dict__["_lzero_sparsifier"]
+        return self.model
+
+
+def sparsify(
+    model: nn.Module,
+    example_inputs: Inputs,
+    *,
+    units: UnitKind = "structure",
+    include: Globs = "*",
+    exclude: Globs = INNER,
+    inputs: bool = False,
+    keep_rate: float | Mapping[str, float] = DEFAULT_KEEP_RATE,
+    beta: float = 2 / 3,
+    gamma: float = -0.1,
+    zeta: float = 1.1,
+    estimator: Estimator = "eq13",
+) -> Sparsifier:
+    """Put a gate on every removable unit of a model, in place.
+
+    `units` is `"structure"` for neurons, feature maps, heads and channels; `"paper"` for the papers' choice, which
+    also gates each input of a dense layer; `"weights"` for a gate on every weight. `include` and `exclude` are globs
+    over the names that `plan()` shows; the inner dimensions of attention heads are left out unless asked for. `inputs`
+    also gates the raw inputs of dense layers one by one. `keep_rate` is one number, or one for each glob.
+
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> sparsifier = sparsify(model, torch.randn(3, 4))
+    >>> sparsifier.log_alpha.shape
+    torch.Size([8])
+    """
+    check_units(units)
+    if "_lzero_sparsifier" in model.__dict__:
+        raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
+    positional = as_tuple(example_inputs)
+    analysis = analyse(model, positional)
+    sites, pinned = find_sites(analysis)
+    names = [site.name for site in sites]
+    chosen = choose(names, include, exclude)
+    kept = [site for site in sites if site.name in chosen]
+    structure = freeze(analysis, kept, pinned)
+    groups = unit_groups(kept) if units != "weights" else []
+    matrices = _dense_weights(model, structure)
+    if units == "paper" or inputs:
+        groups += column_groups(structure, pinned, matrices, structure.num_units)
+    if units == "weights":
+        groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
+    if not groups:
+        raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}")
+    bank = Bank(beta, gamma, zeta, estimator)
+    log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
+    sparsifier = Sparsifier(model, structure, groups, bank, positional)
+    _attach(sparsifier, log_alpha)
+    return sparsifier
+
+
+def _dense_weights(model: nn.Module, structure: Structure) -> set[str]:
+    """The weights of dense layers used once: those that can be made to choose their inputs."""
+    names = {f"{path}.weight" if path else "weight" for path, m in model.named_modules() if type(m) is nn.Linear}
+    shared = [name for alias, name in structure.aliases.items() if alias != name]
+    return {name for name in names if structure.aliases.get(name) == name and name not in shared}
+
+
+def _weight_names(model: nn.Module, structure: Structure, include: Globs, exclude: Globs) -> list[str]:
+    parameters = {name for name, _ in model.named_parameters()}
+    names = [name for name, dims in structure.tensors.items() if name in parameters and len(dims) >= 2]
+    chosen = choose([name.rpartition(".")[0] for name in names], include, exclude)
+    return [name for name in names if name.rpartition(".")[0] in chosen]
+
+
+def _initial(
+    groups: list[GateGroup],
+    keep_rate: float | Mapping[str, float],
+    beta: float,
+    gamma: float,
+    zeta: float,
+    estimator: Estimator,
+) -> Tensor:
+    def start(group: GateGroup) -> Tensor:
+        rate = keep_rate_of(group.name, keep_rate, DEFAULT_KEEP_RATE)
+        gate = Gate(group.stop - group.start, keep_rate=rate, beta=beta, gamma=gamma, zeta=zeta, estimator=estimator)
+        return gate.log_alpha.detach()
+
+    return torch.cat([start(group) for group in groups])
+
+
+def _attach(sparsifier: Sparsifier, log_alpha: Tensor) -> None:
+    """Change the model: everything has been checked before."""
+    model = sparsifier.model
+    factors = _factors(sparsifier)
+    for path, module in model.named_modules():
+        mine = factors.get(path, {})
+        if mine or module is model:
+            _gate_module(module, mine, sparsifier.bank, is_root=module is model)
+    model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
+    model.__dict__["_lzero_sparsifier"] = sparsifier
+    sparsifier._handles = [
+        model.register_forward_pre_hook(sparsifier.bank.begin),
+        model.register_forward_hook(sparsifier.bank.end, always_call=True),
+    ]
+
+
+def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]]:
+    """For each module path and parameter: the index tables of its gates."""
+    tables = gate_tables(sparsifier.structure, sparsifier.groups)
+    elements = {group.elements: (group.start, group.stop) for group in sparsifier.groups if group.elements}
+    factors: dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]] = {}
+    device = next(sparsifier.model.parameters()).device
+    for alias, name in sparsifier.structure.aliases.items():
+        path, _, attribute = alias.rpartition(".")
+        mine = {w.dim: torch.as_tensor(table, device=device) for w, table in tables.items() if w.tensor == name}
+        if mine or name in elements:
+            factors.setdefault(path, {})[attribute] = (mine, elements.get(name))
+    return factors
+
+
+def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Slice, np.ndarray[Any, Any]]:
+    """For each gated dimension the numbers of each position's gates; positions without point past the last gate."""
+    columns = {group.columns: group for group in groups if group.columns}
+    one = max(group.stop for group in groups)
+    readers = structure.readers if any(group.site for group in groups) else {}
+    tables = {}
+    for where in dict.fromkeys([*readers, *columns]):
+        parts = []
+        if where in readers:
+            parts.append(structure.readers[where])
+        if where in columns:
+            parts.append(np.arange(columns[where].start, columns[where].stop)[:, None])
+        table = np.concatenate(parts, axis=1)
+        tables[where] = np.where(table == NONE, one, table)
+    return tables
+
+
+def _gate_module(module: nn.Module, mine: dict[str, Any], bank: Bank, *, is_root: bool) -> None:
+    factors = {}
+    for name, (tables, elements) in mine.items():
+        buffers = {dim: f"_lzero_{name}_{dim}" for dim in tables}
+        for dim, table in tables.items():
+            module.register_buffer(buffers[dim], table, persistent=False)
+        factors[name] = Factor(buffers, elements)
+    module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = bank, factors
+    module.__class__ = gated_class(type(module), tuple(factors), is_root)  # type: ignore[arg-type]
+
+
+def _detach(module: nn.Module) -> None:
+    factors = module.__dict__.pop("_lzero_factors", None)
+    if factors is None:
+        return
+    module.__class__ = type(module)._lzero_base  # type: ignore[attr-defined]
+    del module.__dict__["_lzero_bank"]
+    for factor in factors.values():
+        for buffer in factor.tables.values():
+            del module._buffers[buffer]
+            module._non_persistent_buffers_set.discard(buffer)
+
+
+def sparsifier_of(model: nn.Module) -> Sparsifier:
+    """The sparsifier of a model that has gates."""
+    sparsifier = model.__dict__.get("_lzero_sparsifier")
+    if not isinstance(sparsifier, Sparsifier):
+        expected, advice = "a model with gates", "call lzero.sparsify(model, example_inputs) first"
+        raise ArgumentError.about("model", expected=expected, got=type(model).__name__, advice=advice)
+    return sparsifier

@@ -1,0 +1,77 @@
+"""The model as a graph of tensor operations."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from lzero.errors import ArgumentError, LzeroError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.fx import Node
+
+Inputs = Tensor | tuple[Any, ...]
+
+
+def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
+    """Positional inputs: a tensor alone stands for a tuple of one."""
+    if isinstance(example_inputs, Tensor):
+        return (example_inputs,)
+    if not isinstance(example_inputs, tuple):
+        expected = "a tensor or a tuple of positional inputs"
+        raise ArgumentError.about("example_inputs", expected=expected, got=type(example_inputs).__name__)
+    return example_inputs
+
+
+def capture(
+    model: nn.Module, example_inputs: Inputs, *, training: bool = False, any_batch: bool = False
+) -> ExportedProgram:
+    """The operations of the model's forward, by `torch.export`, without those nobody uses.
+
+    With `any_batch` the graph works for batches of any size, where the model does.
+    """
+    inputs = as_tuple(example_inputs)
+    shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
+    with in_mode(model, training), torch.no_grad():
+        try:
+            program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
+        except Exception as error:
+            raise LzeroError(
+                f"torch.export cannot capture {type(model).__name__} with these example inputs: {error}\n"
+                "The forward must not branch on values of tensors; try model(*example_inputs) first."
+            ) from error
+    program.graph.eliminate_dead_code()
+    return program
+
+
+def evaluating(model: nn.Module) -> AbstractContextManager[None]:
+    """Evaluation mode inside the block."""
+    return in_mode(model, training=False)
+
+
+@contextmanager
+def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
+    """A mode for all modules inside the block; each one's own is restored afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def module_path(node: Node) -> str:
+    """The path of the module whose forward runs this operation."""
+    stack = node.meta.get("nn_module_stack")
+    return str(list(stack.values())[-1][0]) if stack else ""
+
+
+def _any_batch(argument: Any) -> dict[int, Any] | None:
+    return {0: Dim.AUTO} if isinstance(argument, Tensor) and argument.dim() else None

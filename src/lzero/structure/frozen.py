@@ -1,0 +1,94 @@
+"""The structure of a model without its graph: plain arrays that can be copied, pickled and saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lzero.structure.sites import Slice
+from lzero.structure.units import NONE, Dim, Ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lzero.structure.analysis import Analysis
+    from lzero.structure.sites import Pinned, Site
+
+
+@dataclass(frozen=True, eq=False)
+class Extent:
+    """One dimension in a count: the units of each position, `[size, arity]`, and the parameter it is read through."""
+
+    units: Ids
+    reader: Slice | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Removable units, numbered 0 … in the order of the sites, and where they are in every tensor and product."""
+
+    sites: tuple[Site, ...]
+    pinned: tuple[Pinned, ...]
+    tensors: dict[str, tuple[Ids, ...]]  # the units of each position of each dimension, −1 for none
+    readers: dict[Slice, Ids]  # the same for the dimensions where gates act: the units read there
+    products: tuple[tuple[Extent, ...], ...]
+    aliases: dict[str, str]
+
+    @property
+    def num_units(self) -> int:
+        """How many units there are."""
+        return sum(site.size for site in self.sites)
+
+    def span(self, site: Site) -> slice:
+        """The numbers of a site's units."""
+        start = 0
+        for each in self.sites:
+            if each is site:
+                return slice(start, start + site.size)
+            start += each.size
+        raise KeyError(site.name)
+
+
+class Numbering:
+    """The units of a dimension by number, in the order of the given sites; −1 for positions without."""
+
+    def __init__(self, analysis: Analysis, sites: Sequence[Site]) -> None:
+        self.number = {label: k for k, label in enumerate(label for site in sites for label in site.labels)}
+        self._units = analysis.units
+        self._known: dict[int, tuple[Dim, Ids]] = {}
+
+    def __call__(self, dim: Dim) -> Ids:
+        """The table of units, `[size, arity]`."""
+        if id(dim) not in self._known:
+            resolved = self._units.resolve(dim.labels)
+            flat = [self.number.get(label, NONE) for label in resolved.ravel().tolist()]
+            table = np.array(flat, dtype=np.int64).reshape(resolved.shape)
+            self._known[id(dim)] = dim, table[:, (table != NONE).any(axis=0)]
+        return self._known[id(dim)][1]
+
+
+def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Structure:
+    """The structure of the given sites; all other units count as fixed."""
+    of = Numbering(analysis, sites)
+    readers: dict[Slice, Ids] = {}
+    for site in sites:
+        for where in site.consumers:
+            units = of(analysis.tensors[where.tensor][where.dim])
+            mine = np.isin(units, [of.number[label] for label in site.labels])
+            kept = np.where(mine, units, readers.get(where, np.full_like(units, NONE)))
+            readers[where] = kept
+    return Structure(
+        tuple(sites),
+        tuple(pinned),
+        {name: tuple(of(dim) for dim in value) for name, value in analysis.tensors.items()},
+        readers,
+        tuple(tuple(_extent(dim, of(dim)) for dim in product.dims) for product in analysis.products),
+        analysis.aliases,
+    )
+
+
+def _extent(dim: Dim, units: Ids) -> Extent:
+    readers = [Slice(*source) for source in dim.sources]
+    return Extent(units, readers[0] if len(readers) == 1 else None)

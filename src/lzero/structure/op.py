@@ -1,0 +1,121 @@
+"""What a rule sees of one operation of the captured graph, and what it may say about its units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lzero.structure.units import Dim, Ids, Units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.fx import Node
+
+
+class Value(tuple[Dim, ...]):
+    """A tensor, as a rule sees it: its dimensions."""
+
+    __slots__ = ()
+
+
+def sizes(tensor: Tensor) -> tuple[int, ...]:
+    """A tensor's shape in numbers; of a size left open, the example's."""
+    return tuple(size.node.hint if isinstance(size, torch.SymInt) else size for size in tensor.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Units that a parameter dimension reads by a contraction: where their gate acts."""
+
+    parameter: str
+    dim: int
+    labels: Ids
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Multiply–accumulates of one operation: the product of the sizes of these dimensions."""
+
+    path: str
+    dims: tuple[Dim, ...]
+
+
+@dataclass
+class Findings:
+    """What the rules have found so far."""
+
+    units: Units = field(default_factory=Units)
+    readings: list[Reading] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+
+
+class Op:
+    """One operation: its node, the path of the module it runs in, and the statements a rule can make."""
+
+    def __init__(self, node: Node, path: str, findings: Findings) -> None:
+        self.node, self.path, self.units, self._findings = node, path, findings.units, findings
+
+    @property
+    def name(self) -> str:
+        """The operation's name, such as `aten.softmax.int`."""
+        return str(self.node.target)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the tensors this operation returns."""
+        value = self.node.meta["val"]
+        return [
+            sizes(each) for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, Tensor)
+        ]
+
+    def because(self, why: str) -> str:
+        """A reason that says where."""
+        return f"{why}, in {self.path or 'the model itself'}"
+
+    def pin(self, dims: Sequence[Dim], why: str) -> None:
+        """Forbid the removal of these dimensions' units."""
+        for dim in dims:
+            self.units.pin(dim.labels, self.because(why))
+
+    def unite(self, one: Dim, other: Dim) -> Dim:
+        """Make two dimensions the same, position by position; the one with units is returned."""
+        self.units.unite(
+            one.labels, other.labels, self.because(f"{self.name} joins it with something of another make-up")
+        )
+        return other if one.labels.shape[1] == 0 else one
+
+    def unite_blocks(self, dim: Dim, blocks: int) -> None:
+        """Make each of `blocks` equal stretches of a dimension one unit."""
+        for block in np.split(np.arange(dim.size), blocks):
+            self.units.unite_all(dim.labels[block], self.because(f"{self.name} mixes different units in a group"))
+
+    def contract(self, one: Dim, other: Dim) -> None:
+        """Sum over a dimension of two tensors; the one that is a parameter is where a gate can act."""
+        self.unite(one, other)
+        reader = other if other.sources else one
+        if not reader.sources:
+            self.pin([one], f"{self.name} multiplies two activations over it")
+        for parameter, dim in reader.sources:
+            self._findings.readings.append(Reading(parameter, dim, reader.labels))
+
+    def multiplies(self, *dims: Dim) -> None:
+        """Count the multiply–accumulates of this operation: the product of these sizes."""
+        self._findings.products.append(Product(self.path, dims))
+
+    def broadcast(self, values: Sequence[Value]) -> Value:
+        """The dimensions of an elementwise operation: equal sizes are united, ones stretch."""
+        rank = max(len(value) for value in values)
+        return Value(self._stretch([v[k - rank] for v in values if len(v) >= rank - k]) for k in range(rank))
+
+    def _stretch(self, dims: list[Dim]) -> Dim:
+        size = max(dim.size for dim in dims)
+        self.pin([dim for dim in dims if dim.size != size], f"{self.name} stretches its only unit")
+        first, *others = (dim for dim in dims if dim.size == size)
+        for dim in others:
+            first = self.unite(first, dim)
+        return first.without_sources()

@@ -1,0 +1,125 @@
+"""What the arguments of an operation become once units are gone: the sizes that are written into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lzero.structure.units import Dim
+
+Alive = Callable[[Dim], Any]  # which positions of a dimension stay, as a mask
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # target, args, kwargs
+Values = dict[Node, Any]
+
+aten = torch.ops.aten
+
+
+def rewritten(node: Node, values: Values, alive: Alive) -> Call:
+    """The call that does for what is left what the node's call did for all."""
+    family = str(node.target).rpartition(".")[0]
+    rewrite = _REWRITES.get(family)
+    return (node.target, node.args, dict(node.kwargs)) if rewrite is None else rewrite(node, values, alive)
+
+
+def _count(dim: Dim, alive: Alive) -> int:
+    return int(alive(dim).sum())
+
+
+def _sizes(wanted: Any, dims: tuple[Dim, ...], alive: Alive) -> list[Any]:
+    """Written sizes, each scaled to what is left of its dimension; those computed at run time become a product."""
+
+    def size(written: Any, dim: Dim) -> Any:
+        left = _count(dim, alive)
+        if left == dim.size or written == -1:
+            return written
+        return left if isinstance(written, int) else Scaled(written, left, dim.size)
+
+    return [size(written, dim) for written, dim in zip(wanted, dims, strict=True)]
+
+
+class Scaled:
+    """A size known at run time, times `numerator` over `denominator`."""
+
+    def __init__(self, node: Node, numerator: int, denominator: int) -> None:
+        self.node, self.numerator, self.denominator = node, numerator, denominator
+
+
+def _reshape(node: Node, values: Values, alive: Alive) -> Call:
+    return aten.reshape.default, (node.args[0], _sizes(node.args[1], values[node], alive)), {}
+
+
+def _expand(node: Node, values: Values, alive: Alive) -> Call:
+    return node.target, (node.args[0], _sizes(node.args[1], values[node], alive)), dict(node.kwargs)
+
+
+def _unflatten(node: Node, values: Values, alive: Alive) -> Call:
+    x, dim, sizes = _arguments(node)
+    start = dim % len(values[x])
+    return node.target, (x, dim, _sizes(sizes, values[node][start : start + len(sizes)], alive)), {}
+
+
+def _split(node: Node, values: Values, alive: Alive) -> Call:
+    dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
+    parts = [_count(part[dim], alive) for part in values[node]]
+    return aten.split_with_sizes.default, (node.args[0], parts, dim), {}
+
+
+def _slice(node: Node, values: Values, alive: Alive) -> Call:
+    defaults: list[Any] = [None, 0, None, None]
+    x, dim, start, end, *rest = _arguments(node) + defaults[len(node.args) :]
+    whole = values[x][dim]
+    mask = alive(whole)
+    if mask.all():
+        return node.target, node.args, dict(node.kwargs)
+    first, last, _ = slice(start, end).indices(whole.size)
+    return node.target, (x, dim, int(mask[:first].sum()), int(mask[:last].sum()), *rest), dict(node.kwargs)
+
+
+def _narrow(node: Node, values: Values, alive: Alive) -> Call:
+    x, dim, start, length = _arguments(node)
+    mask = alive(values[x][dim])
+    return node.target, (x, dim, int(mask[:start].sum()), int(mask[start : start + length].sum())), {}
+
+
+def _convolution(node: Node, values: Values, alive: Alive) -> Call:
+    """Groups are the seventh argument, of plain and of transposed convolutions alike."""
+    arguments = _arguments(node)
+    weight = values[arguments[1]][0]
+    if len(arguments) > 6 and arguments[6] > 1:
+        arguments[6] = arguments[6] * _count(weight, alive) // weight.size
+    return node.target, tuple(arguments), dict(node.kwargs)
+
+
+def _group_norm(node: Node, values: Values, alive: Alive) -> Call:
+    x, groups, *rest = _arguments(node)
+    channels = values[x][1]
+    return node.target, (x, groups * _count(channels, alive) // channels.size, *rest), dict(node.kwargs)
+
+
+def _arguments(node: Node) -> list[Any]:
+    return list(node.args)
+
+
+_REWRITES: dict[str, Callable[[Node, Values, Alive], Call]] = {
+    "aten.view": _reshape,
+    "aten.reshape": _reshape,
+    "aten._unsafe_view": _reshape,
+    "aten.expand": _expand,
+    "aten.unflatten": _unflatten,
+    "aten.split": _split,
+    "aten.split_with_sizes": _split,
+    "aten.chunk": _split,
+    "aten.tensor_split": _split,
+    "aten.slice": _slice,
+    "aten.narrow": _narrow,
+    "aten.conv1d": _convolution,
+    "aten.conv2d": _convolution,
+    "aten.conv3d": _convolution,
+    "aten.conv_transpose1d": _convolution,
+    "aten.conv_transpose2d": _convolution,
+    "aten.conv_transpose3d": _convolution,
+    "aten.group_norm": _group_norm,
+}

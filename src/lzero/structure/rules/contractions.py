@@ -1,0 +1,134 @@
+"""Sums of products: dense layers, matrix products, convolutions."""
+
+from __future__ import annotations
+
+from lzero.structure.op import Op, Value
+from lzero.structure.registry import register_rule
+from lzero.structure.units import Dim, free
+
+
+@register_rule("aten.linear.default")
+def linear(op: Op, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """$y = x W^\\top + b$: reads x's last dimension through W's second."""
+    out = weight[0]
+    op.contract(x[-1], weight[1])
+    if bias is not None:
+        out = op.unite(out, bias[0])
+    op.multiplies(*x[:-1], out, weight[1])
+    return Value([*x[:-1], out.without_sources()])
+
+
+@register_rule("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.mv.default", "aten.dot.default")
+def matmul(op: Op, left: Value, right: Value) -> Value:
+    """Matrix product with broadcast leading dimensions; a vector is a row on the left, a column on the right."""
+    inner = right[-2] if len(right) > 1 else right[0]
+    op.contract(left[-1], inner)
+    batch = op.broadcast([Value(left[:-2]), Value(right[:-2])]) if len(left) > 2 or len(right) > 2 else Value()
+    rows, columns = Value(left[-2:-1]), Value(right[-1:] if len(right) > 1 else ())
+    out = Value([*batch, *(dim.without_sources() for dim in (*rows, *columns))])
+    op.multiplies(*out, inner)
+    return out
+
+
+@register_rule("aten.addmm.default", "aten.baddbmm.default")
+def addmm(op: Op, bias: Value, left: Value, right: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """$b + A B$."""
+    del beta, alpha
+    return op.broadcast([matmul(op, left, right), bias])
+
+
+@register_rule("aten.einsum.default")
+def einsum(op: Op, equation: str, operands: list[Value], path: object = None) -> Value:
+    """Letters are dimensions: shared ones are united, missing ones are summed over."""
+    del path
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    if "." in equation or not output or len(operands) > 2:
+        for operand in operands:
+            op.pin(operand, f"einsum {equation!r} is not followed")
+        return Value(op.units.opaque(size, op.because(f"einsum {equation!r}")) for size in op.shapes[0])
+    dims: dict[str, list[Dim]] = {}
+    for letters, operand in zip(inputs.split(","), operands, strict=True):
+        for letter, dim in zip(letters, operand, strict=True):
+            dims.setdefault(letter, []).append(dim)
+    for letter, same in dims.items():
+        _einsum_letter(op, same, summed=letter not in output)
+    if len(operands) == 2:
+        op.multiplies(*(same[-1] for same in dims.values()))
+    return Value(dims[letter][0].without_sources() for letter in output)
+
+
+def _einsum_letter(op: Op, same: list[Dim], *, summed: bool) -> None:
+    if not summed:
+        op.broadcast([Value([dim]) for dim in same])
+    elif len(same) == 2:
+        op.contract(*same)
+    else:
+        op.pin(same, "einsum sums over it")
+
+
+@register_rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
+def convolution(
+    op: Op,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
+    groups: int = 1,
+) -> Value:
+    """Weight [out, in/groups, kernel…]; with groups, a unit is a whole group."""
+    del stride, padding, dilation
+    spatial = len(weight) - 2
+    channels, out = x[-spatial - 1], weight[0]
+    if bias is not None:
+        out = op.unite(out, bias[0])
+    if groups == 1:
+        op.contract(channels, weight[1])
+    else:
+        _unite_groups(op, channels, out, groups)
+    return _convolved(op, x, out, weight[1:], spatial)
+
+
+def _unite_groups(op: Op, channels: Dim, out: Dim, groups: int) -> None:
+    """Each group's inputs and outputs are one unit; a depthwise convolution has one input in each."""
+    op.unite_blocks(channels, groups)
+    op.unite_blocks(out, groups)
+    op.unite(
+        channels.positions(slice(None, None, channels.size // groups)),
+        out.positions(slice(None, None, out.size // groups)),
+    )
+
+
+def _convolved(op: Op, x: Value, out: Dim, multiplied: tuple[Dim, ...], spatial: int) -> Value:
+    places = [free(size) for size in op.shapes[0][-spatial:]]
+    batch = x[: -spatial - 1]
+    op.multiplies(*batch, out, *multiplied, *places)
+    return Value([*batch, out.without_sources(), *places])
+
+
+@register_rule("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")
+def transposed_convolution(
+    op: Op,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: object = 1,
+    padding: object = 0,
+    output_padding: object = 0,
+    groups: int = 1,
+    dilation: object = 1,
+) -> Value:
+    """Weight [in, out/groups, kernel…]: every input place is multiplied with the whole kernel."""
+    del stride, padding, output_padding, dilation
+    spatial = len(weight) - 2
+    channels, places, batch = x[-spatial - 1], x[-spatial:], x[: -spatial - 1]
+    if groups == 1:
+        op.contract(channels, weight[0])
+        out = weight[1] if bias is None else op.unite(weight[1], bias[0])
+    else:
+        op.unite(channels, weight[0])
+        out = bias[0] if bias is not None else op.units.fresh(weight[1].size * groups)
+        _unite_groups(op, channels, out, groups)
+    op.multiplies(*batch, weight[0], *weight[1:], *places)
+    return Value([*batch, out.without_sources(), *(free(size) for size in op.shapes[0][-spatial:])])

@@ -1,0 +1,111 @@
+"""Parts of tensors, and tensors of parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lzero.structure.op import Op, Value
+from lzero.structure.registry import register_rule
+from lzero.structure.units import NONE, Dim, free
+
+
+def _with(x: Value, dim: int, new: Dim) -> Value:
+    return Value(new if k == dim % len(x) else d for k, d in enumerate(x))
+
+
+@register_rule("aten.embedding.default")
+def embedding(op: Op, weight: Value, index: Value, *_: Any, **__: Any) -> Value:
+    """Rows are looked up, never removed; columns are units like a dense layer's outputs."""
+    op.pin([weight[0]], "rows are looked up by index")
+    return Value([*index, weight[1].without_sources()])
+
+
+@register_rule("aten.slice.Tensor")
+def slice_(op: Op, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Value:
+    """A stretch of a dimension."""
+    if op.shapes[0][dim] == x[dim].size and step == 1:
+        return x
+    if step != 1:
+        op.pin([x[dim]], "it is sliced with a step")
+    return _with(x, dim, x[dim].positions(slice(start, end, step)))
+
+
+@register_rule("aten.narrow.default")
+def narrow(op: Op, x: Value, dim: int, start: int, length: int) -> Value:
+    """A stretch of a dimension."""
+    del op
+    return _with(x, dim, x[dim].positions(slice(start, start + length)))
+
+
+@register_rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default")
+@register_rule("aten.tensor_split.sections", "aten.tensor_split.indices")
+def split(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
+    """Stretches of a dimension, one after another."""
+    parts, start = [], 0
+    for shape in op.shapes:
+        size = shape[dim]
+        parts.append(_with(x, dim, x[dim].positions(slice(start, start + size))))
+        start += size
+    return parts
+
+
+@register_rule("aten.select.int")
+def select(op: Op, x: Value, dim: int, _: int) -> Value:
+    """One position of a dimension, which must then stay where it is."""
+    op.pin([x[dim]], "one of its positions is read by number")
+    return Value(d for k, d in enumerate(x) if k != dim % len(x))
+
+
+@register_rule("aten.unbind.int")
+def unbind(op: Op, x: Value, dim: int = 0) -> list[Value]:
+    """Every position of a dimension as a tensor of its own."""
+    return [select(op, x, dim, k) for k in range(x[dim].size)]
+
+
+@register_rule("aten.index_select.default", "aten.gather.default")
+def index_select(op: Op, x: Value, dim: int, *_: Any, **__: Any) -> Value:
+    """Positions chosen by a tensor: what they are is not known beforehand."""
+    op.pin([x[dim]], f"{op.name} chooses its positions")
+    return _with(x, dim, op.units.opaque(op.shapes[0][dim], op.because(f"{op.name} chooses its positions")))
+
+
+@register_rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
+def cat(op: Op, tensors: list[Value], dim: int = 0) -> Value:
+    """Positions one after another; the other dimensions are the same in all."""
+    tensors = [tensor for tensor in tensors if len(tensor) > 1 or (tensor and tensor[0].size)]
+    rank = len(tensors[0])
+    joined = []
+    for k in range(rank):
+        if k == dim % rank:
+            labels = [tensor[k].labels for tensor in tensors]
+            width = max(part.shape[1] for part in labels)
+            padded = [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=NONE) for p in labels]
+            joined.append(Dim(np.concatenate(padded)))
+        else:
+            joined.extend(op.broadcast([Value([tensor[k]]) for tensor in tensors]))
+    return Value(joined)
+
+
+@register_rule("aten.stack.default")
+def stack(op: Op, tensors: list[Value], dim: int = 0) -> Value:
+    """A new dimension; the others are the same in all."""
+    joined = list(op.broadcast(tensors))
+    joined.insert(dim % (len(joined) + 1), free(len(tensors)))
+    return Value(joined)
+
+
+@register_rule("aten.pad.default", "aten.constant_pad_nd.default")
+def pad(op: Op, x: Value, widths: list[int], *args: Any, **named: Any) -> Value:
+    """Constants before and after: positions without units."""
+    mode = next((a for a in (*args, *named.values()) if isinstance(a, str)), "constant")
+    padded = list(x)
+    for k in range(len(widths) // 2):
+        before, after, dim = widths[2 * k], widths[2 * k + 1], len(x) - 1 - k
+        if min(before, after) < 0 or (mode != "constant" and (before or after)):
+            op.pin([x[dim]], f"it is padded ({mode})")
+            padded[dim] = free(op.shapes[0][dim])
+        elif before or after:
+            padded[dim] = Dim(np.pad(x[dim].labels, ((before, after), (0, 0)), constant_values=NONE))
+    return Value(dim.without_sources() for dim in padded)

@@ -1,0 +1,63 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lzero.structure.op import Op, Value
+from lzero.structure.registry import register_rule
+
+
+def _per_channel(op: Op, x: Value, parameters: tuple[Value | None, ...]) -> Value:
+    channels = x[1]
+    for parameter in parameters:
+        if parameter is not None:
+            channels = op.unite(channels, parameter[0])
+    return Value([x[0], channels.without_sources(), *x[2:]])
+
+
+@register_rule("aten.batch_norm.default")
+def batch_norm(
+    op: Op, x: Value, weight: Value | None, bias: Value | None, mean: Value | None, var: Value | None, *_: Any
+) -> Value:
+    """Each channel by itself."""
+    return _per_channel(op, x, (weight, bias, mean, var))
+
+
+@register_rule("aten.instance_norm.default")
+def instance_norm(
+    op: Op, x: Value, weight: Value | None, bias: Value | None, mean: Value | None, var: Value | None, *_: Any
+) -> Value:
+    """Each channel by itself."""
+    return _per_channel(op, x, (weight, bias, mean, var))
+
+
+@register_rule("aten.group_norm.default")
+def group_norm(op: Op, x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *_: Any) -> Value:
+    """A group is one unit: its channels share mean and variance."""
+    out = _per_channel(op, x, (weight, bias))
+    op.unite_blocks(out[1], groups)
+    return out
+
+
+@register_rule("aten.layer_norm.default")
+def layer_norm(
+    op: Op, x: Value, shape: list[int], weight: Value | None = None, bias: Value | None = None, *_: Any
+) -> Value:
+    """Mean and variance are over the normalised dimensions, so none of their units can go."""
+    return _over_trailing(op, x, len(shape), (weight, bias), "LayerNorm is over it")
+
+
+@register_rule("aten.rms_norm.default")
+def rms_norm(op: Op, x: Value, shape: list[int], weight: Value | None = None, *_: Any) -> Value:
+    """The mean square is over the normalised dimensions."""
+    return _over_trailing(op, x, len(shape), (weight,), "RMSNorm is over it")
+
+
+def _over_trailing(op: Op, x: Value, count: int, parameters: tuple[Value | None, ...], why: str) -> Value:
+    trailing = Value(x[-count:])
+    op.pin(trailing, why)
+    for parameter in parameters:
+        if parameter is not None:
+            trailing = op.broadcast([trailing, parameter])
+    return Value([*x[:-count], *trailing])

@@ -1,0 +1,49 @@
+"""Elementwise operations that torch does not tag as such, and new tensors of one value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lzero.structure.op import Op, Value
+from lzero.structure.registry import register_rule
+from lzero.structure.units import free
+
+
+@register_rule("aten.to", "aten._to_copy", "aten.type_as", "aten.clone", "aten.contiguous", "aten.alias", "aten.detach")
+@register_rule("aten.lift_fresh_copy", "aten.float", "aten.double", "aten.half", "aten.bfloat16")
+def copy(op: Op, x: Value, *_: Any, **__: Any) -> Value:
+    """The same values: still a view of a parameter, where it was one."""
+    del op
+    return x
+
+
+@register_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
+@register_rule("aten.hardswish", "aten.bernoulli", "aten.masked_fill", "aten.fill", "aten.nan_to_num", "aten.clamp")
+@register_rule("aten.rrelu", "aten.hardsigmoid", "aten.silu", "aten.mish", "aten.gelu", "aten.leaky_relu", "aten.relu6")
+def elementwise(op: Op, x: Value, *others: Any, **named: Any) -> Value:
+    """Each position by itself."""
+    return op.broadcast([x, *(v for v in (*others, *named.values()) if isinstance(v, Value))])
+
+
+@register_rule("aten.prelu")
+def prelu(op: Op, x: Value, weight: Value) -> Value:
+    """One slope for all, or one for each channel."""
+    if weight and weight[0].size > 1:
+        op.unite(x[1], weight[0])
+    return Value(dim.without_sources() for dim in x)
+
+
+@register_rule(
+    "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.rand_like", "aten.randn_like", "aten.empty_like"
+)
+@register_rule("aten.zeros", "aten.ones", "aten.full", "aten.arange", "aten.empty", "aten.scalar_tensor", "aten.eye")
+@register_rule("aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty", "aten.rand", "aten.randn")
+def factory(op: Op, *_: Any, **__: Any) -> Value:
+    """A new tensor has no units of its own."""
+    return Value(free(size) for size in op.shapes[0])
+
+
+@register_rule("aten._assert_tensor_metadata", "aten._assert_scalar", "aten._assert_async", "aten.sym_size")
+def assertion(op: Op, *_: Any, **__: Any) -> None:
+    """Nothing is computed."""
+    del op

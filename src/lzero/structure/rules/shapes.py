@@ -1,0 +1,106 @@
+"""Views: the same numbers in another order or grouping."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lzero.structure.op import Op, Value
+from lzero.structure.registry import register_rule
+from lzero.structure.units import Dim, free
+
+
+@register_rule("aten.permute.default")
+def permute(op: Op, x: Value, dims: list[int]) -> Value:
+    """Dimensions in another order."""
+    del op
+    return Value(x[dim] for dim in dims)
+
+
+@register_rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
+def transpose(op: Op, x: Value, one: int, other: int) -> Value:
+    """Two dimensions exchanged."""
+    order = list(range(len(x)))
+    order[one], order[other] = order[other], order[one]
+    return permute(op, x, order)
+
+
+@register_rule("aten.t.default", "aten.numpy_T.default", "aten.mT.default")
+def matrix_transpose(op: Op, x: Value) -> Value:
+    """The last two dimensions exchanged."""
+    return transpose(op, x, -2, -1) if len(x) > 1 else x
+
+
+@register_rule("aten.movedim.int")
+def movedim(op: Op, x: Value, source: int, destination: int) -> Value:
+    """One dimension elsewhere."""
+    order = [k for k in range(len(x)) if k != source % len(x)]
+    order.insert(destination % len(x), source % len(x))
+    return permute(op, x, order)
+
+
+@register_rule("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints")
+@register_rule(
+    "aten.unflatten.int", "aten.squeeze", "aten.unsqueeze.default", "aten.view_as.default", "aten.reshape_as.default"
+)
+def reshape(op: Op, x: Value, *_: Any, **__: Any) -> Value:
+    """Dimensions merged and split: between matching stretches of the two shapes, labels are joined and refined."""
+    old = [dim for dim in x if dim.size != 1]
+    op.pin([dim for dim in x if dim.size == 1], f"{op.name} drops or keeps a lone unit")
+    new: list[Dim] = []
+    sizes = [size for size in op.shapes[0] if size != 1]
+    reason = op.because(f"{op.name} cuts across units")
+    while old or sizes:
+        taken, wanted = _stretch(old, sizes)
+        new += op.units.split(op.units.merge(old[:taken]), sizes[:wanted], reason)
+        old, sizes = old[taken:], sizes[wanted:]
+    rest = iter(new)
+    return Value(free(1) if size == 1 else next(rest) for size in op.shapes[0])
+
+
+def _stretch(old: list[Dim], sizes: list[int]) -> tuple[int, int]:
+    """How many dimensions of each shape make the shortest stretches of equal length."""
+    taken, wanted = 1, 1
+    while (have := math.prod(dim.size for dim in old[:taken])) != (want := math.prod(sizes[:wanted])):
+        taken, wanted = (taken + 1, wanted) if have < want else (taken, wanted + 1)
+    return taken, wanted
+
+
+@register_rule("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
+def expand(op: Op, x: Value, *_: Any, **__: Any) -> Value:
+    """Dimensions of one stretched."""
+    shape = op.shapes[0]
+    new = [free(size) for size in shape[: len(shape) - len(x)]]
+    for dim, size in zip(x, shape[len(shape) - len(x) :], strict=True):
+        if dim.size != size:
+            op.pin([dim], f"{op.name} stretches its only unit")
+        new.append(dim if dim.size == size else free(size))
+    return Value(new)
+
+
+@register_rule("aten.repeat.default")
+def repeat(op: Op, x: Value, times: list[int]) -> Value:
+    """Dimensions one after another several times."""
+    lead = [free(1)] * (len(times) - len(x))
+    if any(n > 1 and dim.size == 1 for n, dim in zip(times[len(lead) :], x, strict=True)):
+        op.pin([dim for dim in x if dim.size == 1], f"{op.name} stretches its only unit")
+    return Value(Dim(np.tile(dim.labels, (n, 1))) for dim, n in zip([*lead, *x], times, strict=True))
+
+
+@register_rule("aten.repeat_interleave.self_int")
+def repeat_interleave(op: Op, x: Value, times: int, dim: int | None = None, **_: Any) -> Value:
+    """Each position several times in a row."""
+    if dim is None:
+        op.pin(x, f"{op.name} flattens it")
+        return Value(free(size) for size in op.shapes[0])
+    repeated = Dim(np.repeat(x[dim].labels, times, axis=0))
+    return Value(repeated if k == dim % len(x) else d for k, d in enumerate(x))
+
+
+@register_rule("aten.pixel_shuffle.default", "aten.pixel_unshuffle.default", "aten.channel_shuffle.default")
+def shuffle(op: Op, x: Value, *_: Any) -> Value:
+    """Not followed: the channels stay."""
+    op.pin(x, f"{op.name} rearranges it")
+    return Value(op.units.opaque(size, op.because(f"{op.name} rearranges it")) for size in op.shapes[0])

@@ -1,0 +1,131 @@
+"""Sites: sets of units that can be removed one by one, with where they are made and read; and what cannot, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lzero.structure.units import NONE, Ids
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lzero.structure.analysis import Analysis
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One dimension of one parameter or buffer."""
+
+    tensor: str
+    dim: int
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Units of one kind, such as the feature maps of a convolution or the heads of an attention."""
+
+    name: str
+    labels: tuple[int, ...]
+    producers: tuple[Slice, ...]
+    followers: tuple[Slice, ...]
+    consumers: tuple[Slice, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of units."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """Units that are read by parameters and cannot be removed."""
+
+    name: str
+    size: int
+    reason: str
+    consumers: tuple[Slice, ...]
+
+
+def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
+    """The removable and the pinned units of a model, in the order of its parameters."""
+    read_by = _consumers(analysis)
+    held_by = _holders(analysis, set(read_by))
+    groups: dict[tuple[int, str | None], list[int]] = {}
+    for label in read_by:
+        key = (analysis.units.axis_of(label), analysis.units.reason(label))
+        groups.setdefault(key, []).append(label)
+    sites: list[Site] = []
+    pinned: list[Pinned] = []
+    names: set[str] = set()
+    for (_, reason), labels in groups.items():
+        consumers = _ordered(s for label in labels for s in read_by[label])
+        holders = [s for s in _ordered(s for label in labels for s in held_by[label]) if s not in consumers]
+        inner = reason is None and _is_inner(analysis, labels[0], consumers)
+        name = _unique_name(holders, consumers, names, "/inner" if inner else "")
+        if reason is None:
+            producers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) > 1)
+            followers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) <= 1)
+            sites.append(Site(name, tuple(sorted(labels)), producers, followers, tuple(consumers)))
+        else:
+            pinned.append(Pinned(name, len(labels), reason, tuple(consumers)))
+    return sites, pinned + _unread(analysis, names)
+
+
+def _consumers(analysis: Analysis) -> dict[int, list[Slice]]:
+    read_by: dict[int, list[Slice]] = {}
+    for reading in analysis.readings:
+        where = Slice(reading.parameter, reading.dim)
+        own = set(_labels(analysis, analysis.tensors[where.tensor][where.dim].labels))
+        for label in _labels(analysis, reading.labels):
+            if label in own and where not in read_by.setdefault(label, []):
+                read_by[label].append(where)
+    return {label: where for label, where in read_by.items() if where}
+
+
+def _holders(analysis: Analysis, wanted: set[int]) -> dict[int, list[Slice]]:
+    held_by: dict[int, list[Slice]] = {label: [] for label in wanted}
+    for name, value in analysis.tensors.items():
+        for k, dim in enumerate(value):
+            for label in wanted.intersection(_labels(analysis, dim.labels)):
+                held_by[label].append(Slice(name, k))
+    return held_by
+
+
+def _labels(analysis: Analysis, labels: Ids) -> list[int]:
+    resolved = analysis.units.resolve(labels)
+    return [int(label) for label in dict.fromkeys(resolved[resolved != NONE].tolist())]
+
+
+def _ordered(slices: Iterable[Slice]) -> list[Slice]:
+    return list(dict.fromkeys(slices))
+
+
+def _is_inner(analysis: Analysis, label: int, consumers: list[Slice]) -> bool:
+    """Whether these units are a part of others, as the inner dimension of attention heads is."""
+    tables = (analysis.units.resolve(analysis.tensors[where.tensor][where.dim].labels) for where in consumers)
+    return any((table[:, 1:] == label).any() for table in tables)
+
+
+def _unique_name(holders: list[Slice], consumers: list[Slice], taken: set[str], suffix: str) -> str:
+    """The path of the module that makes the units; a number behind it where one module makes several kinds."""
+    base = (holders or consumers)[0].tensor.rpartition(".")[0] or (holders or consumers)[0].tensor
+    base = (base if holders else f"inputs of {base}") + suffix
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}#{count}"
+    taken.add(name)
+    return name
+
+
+def _unread(analysis: Analysis, names: set[str]) -> list[Pinned]:
+    """Parameters of operations without a rule: nobody is known to read them."""
+    found: dict[str, Pinned] = {}
+    for tensor, value in analysis.tensors.items():
+        for dim in value:
+            for label in _labels(analysis, dim.labels)[:1]:
+                reason, path = analysis.units.reason(label), tensor.rpartition(".")[0]
+                if reason and "has no rule" in reason and path not in names:
+                    found.setdefault(path or tensor, Pinned(path or tensor, dim.size, reason, ()))
+    return list(found.values())

@@ -1,0 +1,92 @@
+"""Cutting a model to a decision: new parameters and buffers, and the attributes that go with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lzero.layers import IndexedLinear
+from lzero.structure.sites import Slice
+
+if TYPE_CHECKING:
+    from lzero.decision import Decision
+    from lzero.structure.frozen import Structure
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+PER_CHANNEL = (nn.modules.batchnorm._NormBase,)
+
+
+def cut(tensor: Tensor, structure: Structure, decision: Decision, name: str) -> Tensor:
+    """A parameter or buffer without what is removed."""
+    for k in range(tensor.dim()):
+        mask = decision.kept(structure, Slice(name, k))
+        if not mask.all():
+            tensor = tensor.index_select(k, torch.as_tensor(np.flatnonzero(mask), device=tensor.device))
+    return tensor
+
+
+def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded: dict[str, Tensor]) -> None:
+    """Replace, in a plain model, every tensor by its part that stays; shared parameters stay shared."""
+    made: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        before = {name: tensor.shape for name, tensor in _own(module)}
+        for name, old in _own(module):
+            full = f"{path}.{name}" if path else name
+            first = structure.aliases.get(full, full)
+            if first not in structure.tensors:
+                continue
+            if first not in made:
+                new = cut(folded.get(first, old.detach()), structure, decision, first)
+                is_parameter = isinstance(old, nn.Parameter)
+                made[first] = (
+                    nn.Parameter(new.clone(), requires_grad=old.requires_grad) if is_parameter else new.clone()
+                )
+            (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[first]
+        adapt(module, before)
+        _index(module, path, structure, decision)
+
+
+def _own(module: nn.Module) -> list[tuple[str, Tensor]]:
+    return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+
+
+def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
+    """Set the attributes of torch's own layers to their new sizes; `before` has the old shapes."""
+    weight = module._parameters.get("weight")
+    if isinstance(module, nn.Linear) and weight is not None:
+        module.out_features, module.in_features = weight.shape
+    elif isinstance(module, nn.Embedding) and weight is not None:
+        module.embedding_dim = weight.shape[1]
+    elif isinstance(module, CONVOLUTIONS) and weight is not None:
+        module.groups = _scaled(module.groups, before["weight"][0], weight.shape[0])
+        module.out_channels, module.in_channels = weight.shape[0], weight.shape[1] * module.groups
+    elif isinstance(module, TRANSPOSED) and weight is not None:
+        module.groups = _scaled(module.groups, before["weight"][0], weight.shape[0])
+        module.in_channels, module.out_channels = weight.shape[0], weight.shape[1] * module.groups
+    elif isinstance(module, nn.GroupNorm) and weight is not None:
+        module.num_groups = _scaled(module.num_groups, module.num_channels, len(weight), always=True)
+        module.num_channels = len(weight)
+    elif isinstance(module, PER_CHANNEL):
+        state = weight if weight is not None else module._buffers.get("running_mean")
+        module.num_features = module.num_features if state is None else len(state)
+
+
+def _scaled(count: int, before: int, after: int, *, always: bool = False) -> int:
+    return count * after // before if count > 1 or always else count
+
+
+def _index(module: nn.Module, path: str, structure: Structure, decision: Decision) -> None:
+    """Let a dense layer whose inputs closed singly choose them."""
+    where = Slice(structure.aliases.get(f"{path}.weight" if path else "weight", ""), 1)
+    columns = decision.columns.get(where)
+    if columns is None or not isinstance(module, nn.Linear):
+        return
+    present = decision.positions(structure.tensors[where.tensor][where.dim])
+    chosen = columns[present]
+    if not chosen.all():
+        assert module.weight is not None  # noqa: S101 (a dense layer has one)
+        IndexedLinear.over(module, torch.as_tensor(np.flatnonzero(chosen), device=module.weight.device))

@@ -1,0 +1,49 @@
+"""The proof a removal owes: the same outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from lzero.errors import LzeroError
+from lzero.structure.capture import Inputs, as_tuple, evaluating
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative; half precision rounds at every step
+
+
+class VerificationError(LzeroError):
+    """Two models that should be equal are not."""
+
+
+def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: float | None = None) -> float:
+    """The largest relative difference between the outputs of two models in evaluation; raises above the tolerance.
+
+    Relative to the largest output: $\\max|y - y'| / \\max|y|$.
+
+    >>> verify(nn.Linear(2, 2), nn.Linear(2, 2), torch.ones(1, 2))
+    Traceback (most recent call last):
+    lzero.verify.VerificationError: the outputs differ by ... relative, more than ...
+    """
+    positional = as_tuple(inputs)
+    with evaluating(model), evaluating(small), torch.no_grad():
+        expected, got = _tensors(model(*positional)), _tensors(small(*positional))
+    if [t.shape for t in expected] != [t.shape for t in got]:
+        shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
+        raise VerificationError(f"the outputs have different shapes: {shapes}")
+    worst = max((_difference(one, other) for one, other in zip(expected, got, strict=True)), default=0.0)
+    allowed = tolerance if tolerance is not None else max((TOLERANCE.get(t.dtype, 3e-2) for t in expected), default=0.0)
+    if not worst <= allowed:
+        raise VerificationError(f"the outputs differ by {worst:.1e} relative, more than {allowed:.0e}")
+    return worst
+
+
+def _tensors(output: object) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+
+
+def _difference(expected: Tensor, got: Tensor) -> float:
+    if not expected.is_floating_point():
+        return float((expected != got).any())
+    scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny) if expected.numel() else torch.tensor(1.0)
+    return float(((expected - got).abs().max() / scale).item()) if expected.numel() else 0.0

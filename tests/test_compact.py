@@ -1,0 +1,182 @@
+"""Removal is exact, for every family of models and every pattern of gates; and the checks have teeth."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from lzero.compact import compact, folded, plain_copy
+from lzero.costs import Costs, decided_alive, expected_alive
+from lzero.decision import Decision, decide
+from lzero.errors import LzeroError
+from lzero.sparsify import sparsify
+from lzero.surgery import cut_model
+from lzero.verify import VerificationError, verify
+from tests.models import AS_GRAPH, MODELS, build, set_gates
+
+SETTINGS = {"MLP": {"inputs": True}, "LeNet-5": {"units": "paper"}}
+
+
+def gated_model(name, density, dtype=torch.float64):
+    model, x = build(name, dtype)
+    sparsifier = sparsify(model, x, **SETTINGS.get(name, {}))
+    set_gates(sparsifier, density)
+    return model, sparsifier, x
+
+
+def count_macs(model, x):
+    """What torch counts, with attention spelled out: its fused kernels for the CPU are not counted."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        model.eval()(x)
+    torch.backends.mha.set_fastpath_enabled(True)
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize("density", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("name", MODELS)
+def test_compact_is_exact_and_costs_are_those_of_the_model_that_is_left(name, density):
+    model, sparsifier, x = gated_model(name, density)
+    before = copy.deepcopy(model.state_dict())
+    small = compact(model, fallback="graph" if name in AS_GRAPH else "error")
+    assert verify(model, small, x, tolerance=1e-9) <= 1e-9
+    costs, alive = Costs(sparsifier), decided_alive(sparsifier, decide(sparsifier))
+    assert costs("params", alive).item() == sum(p.numel() for p in small.parameters())
+    assert costs("macs", alive).item() == count_macs(small, x)
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    if density < 0.1:
+        assert costs("params", alive) < 0.9 * costs("params", torch.ones_like(alive))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_compact_is_exact_in_single_precision(name):
+    model, _, x = gated_model(name, 0.5, torch.float32)
+    small = compact(model, fallback="graph" if name in AS_GRAPH else "error")
+    assert verify(model, small, x, tolerance=1e-4) <= 1e-4
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inner_dimensions_of_heads_are_exact_as_a_graph(name):
+    model, x = build(name)
+    sparsifier = sparsify(model, x, exclude=())
+    set_gates(sparsifier, 0.4)
+    assert verify(model, compact(model, fallback="graph"), x, tolerance=1e-9) <= 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - AS_GRAPH))
+def test_wrong_compactions_are_caught(name):
+    """A live unit removed, or a gate forgotten: for each site of each model the outputs show it."""
+    model, sparsifier, x = gated_model(name, 0.7)
+    right = decide(sparsifier)
+    for site in sparsifier.structure.sites:
+        span = sparsifier.structure.span(site)
+        live = [k for k in range(span.start, span.stop) if right.units[k] and 0 < right.gates[k] < 1]
+        if len(live) < 1 or right.units[span].sum() < 2:
+            continue
+        units = right.units.copy()
+        units[live[0]] = False
+        gates = right.gates.clone()
+        gates[live[0]] = 1.0
+        for wrong in (Decision(units, right.columns, right.gates), Decision(right.units, right.columns, gates)):
+            small = plain_copy(model)
+            cut_model(small, sparsifier.structure, wrong, folded(sparsifier, wrong))
+            with pytest.raises((VerificationError, RuntimeError, ValueError)):
+                verify(model, small, x, tolerance=1e-7)
+
+
+@pytest.mark.parametrize("name", ["VGG-BN", "ResNet-18", "GPT-2"])
+def test_expected_costs_are_means_over_samples(name):
+    """At six standard errors, where no unit is on both sides of a weight: a right count fails with probability 2e-9."""
+    model, x = build(name)
+    sparsifier = sparsify(model, x)
+    set_gates(sparsifier, 0.8)
+    costs = Costs(sparsifier)
+    p = sparsifier.law.prob_active.detach().double()
+    samples = torch.stack(
+        [costs("macs", expected_alive(sparsifier, (torch.rand_like(p) < p).double())) for _ in range(4000)]
+    )
+    expected = costs("macs", expected_alive(sparsifier, p))
+    if name == "ResNet-18":  # channels of the residual stream stand on both sides of a convolution
+        assert expected.item() == pytest.approx(samples.mean().item(), rel=0.03)
+    else:
+        assert abs(samples.mean() - expected) < 6 * samples.std() / len(samples) ** 0.5
+
+
+def test_costs_are_differentiable():
+    model, x = build("ResNet-18")
+    sparsifier = sparsify(model, x)
+    Costs(sparsifier)("macs", expected_alive(sparsifier, sparsifier.law.prob_active)).backward()
+    assert (sparsifier.log_alpha.grad > 0).all()
+
+
+def test_empty_sites_keep_one_unit_and_stay_exact():
+    model, _, x = gated_model("LeNet-5", 0.0)
+    small = compact(model)
+    assert [m.out_channels for m in small if isinstance(m, nn.Conv2d)] == [1, 1]
+    assert verify(model, small, x) <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["VGG-BN", "LeNet-5", "GPT-2", "ResNeXt"])
+def test_widths_can_be_rounded(name):
+    model, sparsifier, x = gated_model(name, 0.4)
+    small = compact(model, round_to=4)
+    assert verify(model, small, x) <= 1e-9
+    decision = decide(sparsifier, round_to=4)
+    for site in sparsifier.structure.sites:
+        tensor = sparsifier.structure.tensors[site.producers[0].tensor][site.producers[0].dim]
+        width = int(decision.positions(tensor).sum())
+        assert width % 4 == 0 or width == len(tensor)
+
+
+def test_rounding_keeps_the_likeliest():
+    model = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 1))
+    sparsifier = sparsify(model, torch.randn(2, 3))
+    sparsifier.log_alpha.data = torch.tensor([-9.0, -4.0, 1.0, -5.0, -3.0, -8.0])
+    assert decide(sparsifier, round_to=4).units.tolist() == [False, True, True, True, True, False]
+
+
+def test_subnormal_numbers_are_flushed():
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    sparsify(model, torch.randn(1, 2))
+    with torch.no_grad():
+        model[0].bias.fill_(1e-40)
+    assert (compact(model)[0].bias == 0).all()
+
+
+def test_a_graph_trains_and_switches_modes():
+    model, _, x = gated_model("TransformerEncoderLayer", 0.5)
+    small = compact(model, fallback="graph")
+    assert set(dict(small.named_parameters())) == {n for n, _ in model.named_parameters() if "lzero" not in n}
+    assert verify(model, small, torch.cat([x, x, x])) <= 1e-9
+    small.train()
+    assert not torch.equal(small(x), small(x))  # dropout
+    small(x).sum().backward()
+    assert all(parameter.grad is not None for parameter in small.parameters())
+    small.eval()
+    assert torch.equal(small(x), small(x))
+
+
+def test_code_that_insists_on_sizes_is_refused_with_the_way_out():
+    model, _, _ = gated_model("TransformerEncoderLayer", 0.5)
+    with pytest.raises(LzeroError, match='pass fallback="graph"'):
+        compact(model)
+
+
+def test_a_model_without_gates_is_refused():
+    with pytest.raises(LzeroError, match=r"call lzero\.sparsify"):
+        compact(nn.Linear(2, 2))
+    with pytest.raises(LzeroError, match='fallback: expected "error" or "graph"'):
+        compact(nn.Linear(2, 2), fallback="maybe")
+
+
+def test_weights_with_gates_of_their_own():
+    model, x = build("LeNet-5")
+    sparsifier = sparsify(model, x, units="weights")
+    assert len(sparsifier.log_alpha) == sum(p.numel() for p in model.parameters() if p.dim() > 1)
+    set_gates(sparsifier, 0.005)
+    small = compact(model)
+    assert verify(model, small, x) <= 1e-9
+    assert sum(p.numel() for p in small.parameters()) < 0.5 * sum(p.numel() for p in model.parameters() if p.dim() > 1)
