@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from lzero.compact import compact, folded, plain_copy
+from lzero.compact import compact
 from lzero.costs import Costs, decided_alive, expected_alive
+from lzero.cutting import folded, plain_copy
 from lzero.decision import Decision, decide
 from lzero.errors import LzeroError
 from lzero.sparsify import sparsify
@@ -81,7 +82,7 @@ def test_wrong_compactions_are_caught(name):
         gates = right.gates.clone()
         gates[live[0]] = 1.0
         for wrong in (Decision(units, right.columns, right.gates), Decision(right.units, right.columns, gates)):
-            small = plain_copy(model)
+            small = plain_copy(sparsifier)
             cut_model(small, sparsifier.structure, wrong, folded(sparsifier, wrong))
             with pytest.raises((VerificationError, RuntimeError, ValueError)):
                 verify(model, small, x, tolerance=1e-7)

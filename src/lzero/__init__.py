@@ -4,9 +4,22 @@ from lzero.compact import compact
 from lzero.errors import LzeroError
 from lzero.gates import Gate
 from lzero.laws import HardConcrete
+from lzero.measure import measure
 from lzero.sparsify import Sparsifier, sparsify
+from lzero.storage import load, save
 from lzero.verify import verify
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["HardConcrete", "Gate", "sparsify", "Sparsifier", "compact", "verify", "LzeroError"]  # noqa: RUF022 (in flow order)
+__all__ = [  # noqa: RUF022 (in flow order)
+    "HardConcrete",
+    "Gate",
+    "sparsify",
+    "Sparsifier",
+    "measure",
+    "compact",
+    "verify",
+    "save",
+    "load",
+    "LzeroError",
+]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lzero.decision import Decision
     from lzero.sparsify import Sparsifier
+    from lzero.structure.frozen import Structure
 
 Cost = Literal["l0", "params", "macs"]
 
@@ -56,8 +57,8 @@ class Terms:
 class Costs:
     """The costs of a sparsified model, as functions of how alive its units and columns are: in 0 … 1, in this order."""
 
-    def __init__(self, sparsifier: Sparsifier) -> None:
-        structure = sparsifier.structure
+    def __init__(self, sparsifier: Sparsifier, structure: Structure | None = None) -> None:
+        structure = structure or sparsifier.structure
         self._columns = column_spans(sparsifier)
         self._one = structure.num_units + sum(stop - start for start, stop in self._columns.values())
         self._tables: list[Ids] = []

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.attach import LOG_ALPHA, Bank, Factor, gated_class
+from lzero.cutting import History, changed_attributes, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
 from lzero.gating import (
@@ -24,17 +25,19 @@ from lzero.gating import (
     unit_groups,
 )
 from lzero.plan import Plan
+from lzero.shrink import check_optimizer, cut_groups, cut_in_place, cut_structure, decide_shrink
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Slice, find_sites
-from lzero.structure.units import NONE
+from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from torch.utils.hooks import RemovableHandle
 
+    from lzero.decision import Decision
     from lzero.laws import Estimator, HardConcrete
 
 
@@ -47,9 +50,17 @@ class Sparsifier:
         self.model, self.structure, self.groups, self.bank = model, structure, tuple(groups), bank
         self.example_inputs: tuple[Any, ...] = inputs
         self._handles: list[RemovableHandle] = []
-        gated = any(group.site for group in groups)
-        one = max(group.stop for group in groups)
-        self.gate_of_unit = np.arange(structure.num_units) if gated else np.full(structure.num_units, one)
+        dense = {
+            name: list(t.shape) for name, t in model.state_dict().items() if structure.aliases.get(name, name) == name
+        }
+        self.history = History(dense, {site.name: list(range(site.size)) for site in structure.sites}, {})
+
+    @property
+    def gate_of_unit(self) -> Ids:
+        """The gate of each unit; where units have none, one past the last gate."""
+        units = self.structure.num_units
+        gated = any(group.site for group in self.groups)
+        return np.arange(units) if gated else np.full(units, max(group.stop for group in self.groups))
 
     @property
     def log_alpha(self) -> nn.Parameter:
@@ -74,6 +85,50 @@ class Sparsifier:
             {"params": weights, "lr": lr, "weight_decay": weight_decay},
             {"params": [self.log_alpha], "lr": lr if gate_lr is None else gate_lr, "weight_decay": 0.0},
         ]
+
+    def shrink(
+        self,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        threshold: float = 0.1,
+        round_to: int = 1,
+        averages: Sequence[nn.Module] = (),
+    ) -> int:
+        """Remove, in place, units whose probability of being active is below the threshold; how many is returned.
+
+        The optimizer's state, gradients and buffers are cut along, and so are averaged copies of the model. What was
+        removed cannot come back. Call it between steps, with no graph waiting for its backward; wrap DDP anew.
+
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> sparsifier = sparsify(model, torch.randn(3, 4))
+        >>> sparsifier.log_alpha.data[:5] = -9.0
+        >>> sparsifier.shrink(), model[0].out_features
+        (5, 3)
+        """
+        check_optimizer(self.model, optimizer)
+        decision = decide_shrink(self, threshold, round_to)
+        removed = int((~decision.units).sum())
+        if removed:
+            copies = [sparsifier_of(average) for average in averages]
+            small = cut_copy(self, decision, fallback="error")
+            attributes = changed_attributes(self.model, small)
+            self.history = self.history.after(self, decision, small)
+            for sparsifier, its_optimizer in [(self, optimizer), *((each, None) for each in copies)]:
+                sparsifier._cut(decision, its_optimizer, attributes)
+        return removed
+
+    def _cut(
+        self, decision: Decision, optimizer: torch.optim.Optimizer | None, attributes: dict[str, dict[str, int]]
+    ) -> None:
+        for module in self.model.modules():
+            _detach(module)
+        for path, values in attributes.items():
+            vars(self.model.get_submodule(path)).update(values)
+        structure = cut_structure(self.structure, decision)
+        groups = cut_groups(self, decision, structure)
+        cut_in_place(self, decision, optimizer)
+        self.structure, self.groups = structure, tuple(groups)
+        _gate_modules(self)
 
     def remove(self) -> nn.Module:
         """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
@@ -170,17 +225,21 @@ def _initial(
 def _attach(sparsifier: Sparsifier, log_alpha: Tensor) -> None:
     """Change the model: everything has been checked before."""
     model = sparsifier.model
-    factors = _factors(sparsifier)
-    for path, module in model.named_modules():
-        mine = factors.get(path, {})
-        if mine or module is model:
-            _gate_module(module, mine, sparsifier.bank, is_root=module is model)
+    _gate_modules(sparsifier)
     model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
     model.__dict__["_lzero_sparsifier"] = sparsifier
     sparsifier._handles = [
         model.register_forward_pre_hook(sparsifier.bank.begin),
         model.register_forward_hook(sparsifier.bank.end, always_call=True),
     ]
+
+
+def _gate_modules(sparsifier: Sparsifier) -> None:
+    factors = _factors(sparsifier)
+    for path, module in sparsifier.model.named_modules():
+        mine = factors.get(path, {})
+        if mine or module is sparsifier.model:
+            _gate_module(module, mine, sparsifier.bank, is_root=module is sparsifier.model)
 
 
 def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]]:

@@ -1,0 +1,131 @@
+"""Cutting a copy of a gated model to a decision, and proving that it computes the same."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lzero.attach import gated
+from lzero.errors import LzeroError
+from lzero.graph import alive_in, graph_model
+from lzero.patch import patch_attributes
+from lzero.structure.analysis import analyse
+from lzero.surgery import cut_model
+from lzero.verify import VerificationError, verify
+
+if TYPE_CHECKING:
+    from lzero.decision import Decision
+    from lzero.sparsify import Sparsifier
+    from lzero.structure.capture import Inputs
+
+Fallback = Literal["error", "graph"]
+PLAN = "lzero_plan"  # the attribute of a compacted model that says, in JSON, how the dense one was cut
+
+
+@dataclass(frozen=True)
+class History:
+    """How a dense model has been cut so far: its shapes, the units of each site that are left, changed attributes."""
+
+    dense: dict[str, list[int]]
+    sites: dict[str, list[int]]
+    attributes: dict[str, dict[str, int]]
+
+    def after(self, sparsifier: Sparsifier, decision: Decision, small: nn.Module) -> History:
+        """The history with one more cut."""
+        structure = sparsifier.structure
+        sites = {}
+        for site in structure.sites:
+            kept = decision.units[structure.span(site)]
+            sites[site.name] = [unit for unit, stays in zip(self.sites[site.name], kept.tolist(), strict=True) if stays]
+        attributes = {path: dict(values) for path, values in self.attributes.items()}
+        for path, values in changed_attributes(sparsifier.model, small).items():
+            attributes.setdefault(path, {}).update(values)
+        return History(self.dense, sites, attributes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> nn.Module:
+    """A plain copy without what the decision removes, gates folded into the weights, its outputs verified."""
+    small = plain_copy(sparsifier)
+    cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
+    flush_subnormals(small)
+    proven = _proven(sparsifier, small, decision, fallback)
+    if proven is small:  # a graph has no dense model to be cut again from
+        proven.__dict__[PLAN] = json.dumps(sparsifier.history.after(sparsifier, decision, small).as_dict())
+    return proven
+
+
+def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallback: Fallback) -> nn.Module:
+    """The cut model once its outputs are right: as it is, with attributes patched, or as a graph."""
+    model, inputs = sparsifier.model, sparsifier.example_inputs
+    if _failure(model, small, inputs) is None:
+        return small
+    dense = plain_copy(sparsifier)
+    analysis = analyse(dense, inputs)
+    patch_attributes(small, analysis, alive_in(analysis, sparsifier.structure, decision))
+    failure = _failure(model, small, inputs)
+    if failure is None:
+        return small
+    if fallback == "error":
+        raise LzeroError(
+            f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); "
+            'pass fallback="graph" to get the smaller model as a torch.fx.GraphModule'
+        )
+    graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
+    verify(model, graph, inputs)
+    return graph.train(model.training)
+
+
+def _failure(model: nn.Module, small: nn.Module, inputs: Inputs) -> str | None:
+    """What goes wrong when the cut model runs; None where its outputs are right."""
+    try:
+        verify(model, small, inputs)
+    except (RuntimeError, ValueError, VerificationError) as error:
+        return str(error).strip().partition("\n")[0]
+    return None
+
+
+def plain_copy(sparsifier: Sparsifier) -> nn.Module:
+    """A copy of the gated model without gates, in the mode the model is in."""
+    return copy.deepcopy(sparsifier).remove()
+
+
+def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
+    """Every gated parameter times its gates, by name."""
+    gates = decision.gates.to(sparsifier.log_alpha.device)
+    found: dict[str, Tensor] = {}
+    with sparsifier.bank.holding(gates), torch.no_grad():
+        for path, module in sparsifier.model.named_modules():
+            for name in module.__dict__.get("_lzero_factors", {}):
+                full = f"{path}.{name}" if path else name
+                found[sparsifier.structure.aliases[full]] = gated(module, name).detach()
+    return found
+
+
+def flush_subnormals(model: nn.Module) -> None:
+    """Zero numbers too small for the processor's fast path, which dead channels tend towards."""
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point():
+                tensor.masked_fill_(tensor.abs() < torch.finfo(tensor.dtype).tiny, 0.0)
+
+
+def changed_attributes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:
+    """Whole-number attributes that differ, by module path: widths, groups, and what the model's own code keeps."""
+    modules = dict(dense.named_modules())
+    changed: dict[str, dict[str, int]] = {}
+    for path, module in small.named_modules():
+        before = vars(modules[path])
+        after = {name: value for name, value in vars(module).items() if type(value) is int}
+        different = {name: value for name, value in after.items() if before.get(name) != value}
+        if different:
+            changed[path] = different
+    return changed

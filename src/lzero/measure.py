@@ -1,0 +1,121 @@
+"""How large a model is: before, in expectation, and for what is left."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from lzero.costs import Costs, decided_alive, expected_alive, l0_weights
+from lzero.cutting import plain_copy
+from lzero.decision import decide
+from lzero.errors import ArgumentError
+from lzero.sparsify import Sparsifier
+from lzero.structure.analysis import analyse
+from lzero.structure.capture import Inputs, as_tuple
+from lzero.structure.frozen import freeze
+from lzero.structure.sites import find_sites
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from lzero.structure.frozen import Structure
+
+
+@dataclass(frozen=True)
+class Count:
+    """One cost: of the whole model, expected under its gates, and of the network that is left."""
+
+    dense: int
+    expected: float
+    realised: int
+
+    @classmethod
+    def fixed(cls, number: int) -> Count:
+        """The cost of a model without gates."""
+        return cls(number, float(number), number)
+
+    def __str__(self) -> str:
+        share = f" ({self.realised / self.dense:.1%} of {self.dense:,})" if self.realised != self.dense else ""
+        return f"{self.realised:,}{share}"
+
+
+@dataclass(frozen=True)
+class SiteCount:
+    """The units of one site."""
+
+    name: str
+    units: Count
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Gates, L0 groups as the papers count them (Eq. 16), parameters, and multiply–accumulates for the inputs."""
+
+    gates: Count
+    l0: Count
+    params: Count
+    macs: Count
+    sites: tuple[SiteCount, ...]
+
+    def __str__(self) -> str:
+        lines = [f"parameters  {self.params}", f"MACs        {self.macs}"]
+        if self.gates.dense:
+            lines.append(f"open gates  {self.gates}, {self.gates.expected:,.1f} expected")
+        return "\n".join(lines)
+
+
+def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
+    """Count a model: with gates for its example inputs unless others are given, without gates for `inputs`.
+
+    One multiply–accumulate is one MAC. Realised counts are those of the model `compact` gives.
+
+    >>> from torch import nn
+    >>> print(measure(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(1, 4)))
+    parameters  58
+    MACs        48
+    """
+    sparsifier = model.__dict__.get("_lzero_sparsifier")
+    if isinstance(sparsifier, Sparsifier):
+        return _measure_gated(sparsifier, inputs)
+    if inputs is None:
+        raise ArgumentError.about("inputs", expected="inputs for a model without gates", got=None)
+    products = analyse(model, inputs).products
+    macs = sum(math.prod(dim.size for dim in product.dims) for product in products)
+    params = Count.fixed(sum(parameter.numel() for parameter in model.parameters()))
+    return Measurement(Count.fixed(0), Count.fixed(0), params, Count.fixed(macs), ())
+
+
+@torch.no_grad()
+def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement:
+    structure = sparsifier.structure if inputs is None else _structure_for(sparsifier, inputs)
+    costs, decision = Costs(sparsifier, structure), decide(sparsifier)
+    probability = sparsifier.law.prob_active.double().cpu()
+    is_open = (decision.gates > 0).double()
+    alive, expected = decided_alive(sparsifier, decision), expected_alive(sparsifier, probability)
+
+    def count(terms: str) -> Count:
+        dense, likely, left = (float(costs(terms, a)) for a in (torch.ones_like(alive), expected, alive))  # type: ignore[arg-type]
+        return Count(round(dense), likely, round(left))
+
+    weights = l0_weights(sparsifier)
+    sites = []
+    for site in structure.sites:
+        span = structure.span(site)
+        sites.append(SiteCount(site.name, Count(site.size, float(expected[span].sum()), int(alive[span].sum()))))
+    gates = Count(len(probability), float(probability.sum()), int(is_open.sum()))
+    l0 = Count(int(weights.sum()), float((weights * probability).sum()), int((weights * is_open).sum()))
+    return Measurement(gates, l0, count("params"), count("macs"), tuple(sites))
+
+
+def _structure_for(sparsifier: Sparsifier, inputs: Inputs) -> Structure:
+    """The same units for inputs of another size."""
+    shapes = [getattr(x, "shape", None) for x in as_tuple(inputs)]
+    if shapes == [getattr(x, "shape", None) for x in sparsifier.example_inputs]:
+        return sparsifier.structure
+    analysis = analyse(plain_copy(sparsifier), inputs)
+    names = {site.name for site in sparsifier.structure.sites}
+    sites, pinned = find_sites(analysis)
+    return freeze(analysis, [site for site in sites if site.name in names], pinned)

@@ -1,0 +1,160 @@
+"""Removal while training: the model, its gates and the optimizer's state become smaller in place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lzero.decision import Decision, decide_from
+from lzero.errors import ArgumentError, UnsupportedError
+from lzero.structure.frozen import Extent, Structure
+from lzero.structure.sites import Slice
+from lzero.structure.units import NONE, Ids
+from lzero.surgery import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lzero.gating import GateGroup
+    from lzero.sparsify import Sparsifier
+
+# Their state describes rows, columns or the whole, not single parameters: cutting it would change the next step.
+MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
+
+
+def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> Decision:
+    """Remove units whose probability of being active is below the threshold; columns and weights stay."""
+    with torch.no_grad():
+        probability = sparsifier.law.prob_active.cpu()
+        estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
+    still_open = probability[estimate > 0].min().item() if (estimate > 0).any() else 1.0
+    if not 0 <= threshold <= max(still_open, 0.3):
+        expected = "a number from 0 to the probability below which gates are closed at test time"
+        raise ArgumentError.about("threshold", expected=expected, got=threshold)
+    stays = torch.ones_like(estimate)
+    for group in sparsifier.groups:
+        if group.site is not None:
+            stays[group.span] = (probability[group.span] >= threshold).to(stays.dtype)
+    decision = decide_from(sparsifier, stays, round_to)
+    return Decision(decision.units, {}, estimate)
+
+
+def check_optimizer(model: nn.Module, optimizer: Optimizer | None) -> None:
+    """Refuse, before anything is changed, an optimizer whose state cannot be cut with the parameters."""
+    if optimizer is None:
+        return
+    if isinstance(optimizer, MIXING):
+        kind = type(optimizer).__name__
+        raise UnsupportedError(f"{kind} keeps state that mixes units, which cannot be cut; use SGD, Adam(W), RMSprop …")
+    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    missing = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
+    if len(missing) == len(list(model.parameters())):
+        advice = "pass the optimizer that trains this model"
+        raise ArgumentError.about("optimizer", expected="this model's parameters in it", got="none", advice=advice)
+    for name, parameter in model.named_parameters():
+        for key, state in optimizer.state.get(parameter, {}).items():
+            if isinstance(state, Tensor) and state.numel() > 1 and state.shape != parameter.shape:
+                shapes = f"{key} of shape {tuple(state.shape)} for {name} of shape {tuple(parameter.shape)}"
+                raise UnsupportedError(f"{type(optimizer).__name__} keeps {shapes}: it cannot be cut with it")
+
+
+def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizer: Optimizer | None) -> None:
+    """Cut every parameter with its gradient and optimizer state, every buffer, and the gates themselves."""
+    structure, seen = sparsifier.structure, set[int]()
+    for path, module in sparsifier.model.named_modules():
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            first = structure.aliases.get(f"{path}.{name}" if path else name)
+            if first not in structure.tensors or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            if isinstance(tensor, nn.Parameter):
+                _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizer)
+            else:
+                module._buffers[name] = cut(tensor, structure, decision, first)
+    kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)
+    _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizer)
+
+
+def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizer: Optimizer | None) -> None:
+    state = {} if optimizer is None else optimizer.state.get(parameter, {})
+    old, data, gradient = parameter.shape, parameter.data, parameter.grad
+    parameter.grad = None
+    # Another type in between makes autograd forget the old shape, which a loss that is still held would keep alive.
+    parameter.data = torch.empty(0, dtype=torch.float64 if data.dtype != torch.float64 else torch.float32)
+    parameter.data = smaller(data)
+    parameter.grad = None if gradient is None else smaller(gradient)
+    for key, value in state.items():
+        if isinstance(value, Tensor) and value.shape == old and value.dim():
+            state[key] = smaller(value)
+
+
+def gates_kept(sparsifier: Sparsifier, decision: Decision) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which gates stay: those of units that do, of columns at positions that do, of elements that do."""
+    structure = sparsifier.structure
+    masks = []
+    for group in sparsifier.groups:
+        if group.site is not None:
+            masks.append(decision.units[structure.span(group.site)])
+        elif group.columns is not None:
+            masks.append(decision.positions(structure.tensors[group.columns.tensor][group.columns.dim]))
+        else:
+            assert group.elements is not None  # noqa: S101 (the third kind)
+            kept = [
+                decision.kept(structure, Slice(group.elements, k))
+                for k in range(len(structure.tensors[group.elements]))
+            ]
+            masks.append(_outer(kept).ravel())
+    return np.concatenate(masks)
+
+
+def _outer(masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    grid = masks[0]
+    for mask in masks[1:]:
+        grid = np.logical_and.outer(grid, mask)
+    return grid
+
+
+def cut_structure(structure: Structure, decision: Decision) -> Structure:
+    """The structure of what is left, its units numbered anew."""
+    number = np.where(decision.units, np.cumsum(decision.units) - 1, NONE)
+
+    def left(table: Ids) -> Ids:
+        kept = table[decision.positions(table)]
+        return np.where(kept == NONE, NONE, number[kept])
+
+    sites = tuple(
+        replace(site, labels=tuple(np.array(site.labels)[decision.units[structure.span(site)]].tolist()))
+        for site in structure.sites
+    )
+    return Structure(
+        sites,
+        structure.pinned,
+        {name: tuple(left(table) for table in dims) for name, dims in structure.tensors.items()},
+        {where: left_reader(structure, where, decision, number) for where in structure.readers},
+        tuple(tuple(Extent(left(e.units), e.reader) for e in product) for product in structure.products),
+        structure.aliases,
+    )
+
+
+def left_reader(structure: Structure, where: Slice, decision: Decision, number: Ids) -> Ids:
+    """The units read at each position that is left of a reader."""
+    kept = structure.readers[where][decision.positions(structure.tensors[where.tensor][where.dim])]
+    return np.where(kept == NONE, NONE, number[kept])
+
+
+def cut_groups(sparsifier: Sparsifier, decision: Decision, structure: Structure) -> list[GateGroup]:
+    """The gate groups of what is left, one after another."""
+    kept = gates_kept(sparsifier, decision)
+    sites = {site.name: site for site in structure.sites}
+    groups, start = [], 0
+    for group in sparsifier.groups:
+        stop = start + int(kept[group.span].sum())
+        site = None if group.site is None else sites[group.site.name]
+        groups.append(replace(group, start=start, stop=stop, site=site))
+        start = stop
+    return groups

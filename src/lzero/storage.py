@@ -1,0 +1,168 @@
+"""Smaller models on disk: one safetensors file with the weights and the plan by which the dense model is cut.
+
+Nothing is ever unpickled. Everything is checked before the model is changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from lzero.cutting import PLAN
+from lzero.errors import ArgumentError, LzeroError, UnsupportedError
+from lzero.files import write_atomically
+from lzero.layers import IndexedLinear
+
+VERSION = 1
+KEY = "lzero"
+
+
+class FileError(LzeroError):
+    """A file cannot be used: damaged, of a newer version, or of another model."""
+
+
+def save(model: nn.Module, path: str | Path) -> None:
+    """Write a compacted model, or any plain one, to a safetensors file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(nn.Linear(2, 3), f"{folder}/small.safetensors")
+    ...     load(nn.Linear(2, 3), f"{folder}/small.safetensors")
+    Linear(in_features=2, out_features=3, bias=True)
+    """
+    if "_lzero_sparsifier" in model.__dict__:
+        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
+    if isinstance(model, GraphModule):
+        raise UnsupportedError("a graph is not cut from a dense model; write it with torch.export.save")
+    tensors = _tensors(model)
+    plan = json.loads(model.__dict__.get(PLAN, "{}")) or _trivial_plan(model)
+    plan |= {"version": VERSION, "class": type(model).__name__}
+    plan["checksum"] = _checksum(tensors, plan)
+    with write_atomically(Path(path)) as temporary:
+        save_file(tensors, temporary, metadata={KEY: json.dumps(plan, sort_keys=True)})
+
+
+def load(model: nn.Module, path: str | Path) -> nn.Module:
+    """Cut a freshly made dense model to the one in the file, in place, and return it.
+
+    >>> import tempfile, lzero
+    >>> make = lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> model = make()
+    >>> lzero.sparsify(model, torch.randn(3, 4)).log_alpha.data[:6] = -9.0
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(lzero.compact(model), f"{folder}/small.safetensors")
+    ...     load(make(), f"{folder}/small.safetensors")
+    Sequential(
+      (0): Linear(in_features=4, out_features=2, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=2, out_features=2, bias=True)
+    )
+    """
+    plan, tensors = _read(Path(path))
+    _check_architecture(model, plan, tensors, Path(path))
+    for module_path, values in plan["attributes"].items():
+        vars(model.get_submodule(module_path)).update(values)
+    for name, index in _indices(model, tensors).items():
+        linear = model.get_submodule(name)
+        assert isinstance(linear, nn.Linear)  # noqa: S101 (checked with the architecture)
+        IndexedLinear.over(linear, index)
+    _fill(model, tensors)
+    model.__dict__[PLAN] = json.dumps({k: v for k, v in plan.items() if k in ("attributes", "dense", "sites")})
+    return model
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers, each shared one once."""
+    state = model.state_dict()
+    first: dict[int, str] = {}
+    for name, tensor in state.items():
+        first.setdefault(tensor.data_ptr() if tensor.numel() else id(tensor), name)
+    return {name: state[name].detach().contiguous() for name in first.values()}
+
+
+def _trivial_plan(model: nn.Module) -> dict[str, Any]:
+    return {"sites": {}, "attributes": {}, "dense": {name: list(t.shape) for name, t in _tensors(model).items()}}
+
+
+def _checksum(tensors: dict[str, Tensor], plan: dict[str, Any]) -> str:
+    told = {key: value for key, value in plan.items() if key != "checksum"}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{path}: not a whole safetensors file ({error})") from error
+    try:
+        plan = json.loads(metadata[KEY])
+        version, checksum = int(plan["version"]), str(plan["checksum"])
+        parts = plan["attributes"], plan["dense"], plan["sites"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path}: a safetensors file, but not one that lzero.save wrote") from error
+    if version > VERSION:
+        raise FileError(f"{path}: version {version}, newer than this lzero reads ({VERSION}); update lzero")
+    if checksum != _checksum(tensors, plan) or not all(isinstance(part, dict) for part in parts):
+        raise FileError(f"{path}: its checksum does not fit its contents; it was damaged or changed")
+    return plan, tensors
+
+
+def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse a model that is not the dense one the file was made from."""
+    if "_lzero_sparsifier" in model.__dict__:
+        raise ArgumentError.about("model", expected="a freshly made dense model", got="one with gates")
+    have = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
+    if have != plan["dense"]:
+        name = next(n for n in [*plan["dense"], *have] if have.get(n) != plan["dense"].get(n))
+        expected, got = plan["dense"].get(name, "nothing"), have.get(name, "nothing")
+        raise FileError(
+            f"{path}: made from another architecture: {name} has shape {expected} there, {got} in this model"
+        )
+    indices = _indices(model, tensors)
+    unknown = set(tensors) - set(have) - {f"{name}.index" if name else "index" for name in indices}
+    if unknown or set(have) - set(tensors):
+        raise FileError(
+            f"{path}: made from another architecture: {', '.join(sorted(unknown ^ set(have) - set(tensors)))}"
+        )
+    for module_path, values in plan["attributes"].items():
+        known = vars(model.get_submodule(module_path))
+        for name, value in values.items():
+            if type(known.get(name)) is not int or type(value) is not int:
+                raise FileError(f"{path}: made from another architecture: {module_path}.{name} is no whole number here")
+
+
+def _indices(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inputs that dense layers choose, by the layer's path."""
+    modules = dict(model.named_modules())
+    found = {name.rpartition(".")[0]: t for name, t in tensors.items() if name.rpartition(".")[2] == "index"}
+    return {path: index for path, index in found.items() if type(modules.get(path)) is nn.Linear}
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put the file's tensors in; a tensor that is shared in the model stays shared."""
+    made: dict[int, Any] = {}
+    for path, module in model.named_modules():
+        for name, old in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            full = f"{path}.{name}" if path else name
+            if id(old) not in made and full in tensors:
+                new = tensors[full].to(old.device)
+                made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
+            if id(old) in made:
+                (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[id(old)]

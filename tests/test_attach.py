@@ -1,0 +1,284 @@
+"""Gates survive what users do to models, and leave no trace."""
+
+import copy
+import io
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from lzero import LzeroError, compact, sparsify, verify
+from lzero.attach import LOG_ALPHA
+from lzero.sparsify import sparsifier_of
+from tests.models import MODELS, build, set_gates
+
+
+def values(output):
+    return output if isinstance(output, torch.Tensor) else output[0]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("units", ["structure", "paper", "weights"])
+def test_remove_undoes_sparsify_bit_for_bit(name, units):
+    model, x = build(name)
+    classes = [type(module) for module in model.modules()]
+    keys, state = list(model.state_dict()), copy.deepcopy(model.state_dict())
+    attributes = [set(vars(module)) for module in model.modules()]
+    expected = values(model.eval()(x))
+    sparsify(model, x, units=units).remove()
+    assert list(model.state_dict()) == keys
+    assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+    assert [type(module) for module in model.modules()] == classes
+    assert [set(vars(module)) for module in model.modules()] == attributes
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert torch.equal(values(model(x)), expected)
+
+
+@pytest.fixture
+def lenet():
+    model, x = build("LeNet-5", torch.float32)
+    set_gates(sparsify(model, x), 0.6)
+    return model, x
+
+
+def test_the_users_own_keys_stay(lenet):
+    model, _ = lenet
+    plain, _ = build("LeNet-5", torch.float32)
+    assert set(model.state_dict()) == {LOG_ALPHA, *plain.state_dict()}
+    assert dict(model.named_parameters())["0.weight"] is model[0]._parameters["weight"]
+
+
+def test_one_sample_for_all_readers_of_a_forward():
+    """A weight that is read twice in one forward is gated alike."""
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            hidden = torch.sigmoid(self.one(x))
+            return self.two(hidden), self.two(hidden)
+
+    model = Twice()
+    sparsify(model, torch.randn(2, 3), keep_rate=0.5)
+    first, again = model(torch.randn(2, 3))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, model(torch.randn(2, 3))[0])
+
+
+def test_copies_and_pickles(lenet):
+    model, x = lenet
+    model(x).sum().backward()
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    buffer.seek(0)
+    twins = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), torch.load(buffer, weights_only=False)]  # noqa: S301
+    for twin in twins:
+        assert sparsifier_of(twin).model is twin
+        assert torch.equal(twin.eval()(x), model.eval()(x))
+        sparsifier_of(twin).log_alpha.data.fill_(-9.0)
+        assert not torch.equal(twin(x), model(x))
+        sparsifier_of(twin).remove()
+
+
+def test_state_dict_round_trip(lenet):
+    model, x = lenet
+    other, _ = build("LeNet-5", torch.float32)
+    sparsify(other, x)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(x), model.eval()(x))
+
+
+def test_compile_as_one_graph(lenet):
+    model, x = lenet
+    compiled = torch.compile(model, fullgraph=True)
+    torch.testing.assert_close(compiled.eval()(x), model.eval()(x))
+    model.train()
+    compiled(x).sum().backward()
+    assert sparsifier_of(model).log_alpha.grad.abs().sum() > 0
+    assert not torch.equal(compiled(x), compiled(x))
+
+
+def test_export_in_evaluation(lenet):
+    model, x = lenet
+    exported = torch.export.export(model.eval(), (x,), strict=False).module()
+    torch.testing.assert_close(exported(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(lenet, dtype):
+    model, x = lenet
+    with torch.autocast("cpu", dtype=dtype):
+        loss = model(x).float().sum()
+    loss.backward()
+    gradient = sparsifier_of(model).log_alpha.grad
+    assert gradient.dtype == torch.float32
+    assert gradient.isfinite().all()
+
+
+def test_half_precision_models_run_and_keep_log_alpha(lenet):
+    model, x = lenet
+    before = sparsifier_of(model).log_alpha.detach().clone()
+    model.bfloat16()
+    assert torch.equal(sparsifier_of(model).log_alpha, before)
+    assert model(x.bfloat16()).dtype == torch.bfloat16
+
+
+def test_gradient_accumulation_adds_up():
+    model, x = build("MLP")
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data.fill_(60.0)  # no randomness
+    model(x).square().sum().backward()
+    whole = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    for part in x.split(1):
+        model(part).square().sum().backward()
+    for parameter, expected in zip(model.parameters(), whole, strict=True):
+        torch.testing.assert_close(parameter.grad, expected)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, saving):
+        super().__init__()
+        self.saving = saving
+        self.first, self.body = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 16), nn.Sigmoid(), nn.Linear(16, 6))
+        self.last = nn.Linear(6, 1)
+
+    def forward(self, x):
+        x = torch.sigmoid(self.first(x))
+        for _ in range(2):
+            x = x + (checkpoint(self.body, x, use_reentrant=False) if self.saving and self.training else self.body(x))
+        return self.last(x)
+
+
+def checkpointed_pair():
+    models = [Checkpointed(saving) for saving in (False, True)]
+    models[1].load_state_dict(models[0].state_dict())
+    x = torch.randn(5, 4)
+    for model in models:
+        torch.manual_seed(2)
+        sparsify(model, x, keep_rate=0.6)
+    return models, x
+
+
+def test_activation_checkpointing_gives_the_same_gradients():
+    models, x = checkpointed_pair()
+    for model in models:
+        torch.manual_seed(7)
+        model(x).square().sum().backward()
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_two_forwards_before_one_backward_are_right_without_checkpointing():
+    models, x = checkpointed_pair()
+    plain = models[0]
+    (plain(x) + plain(2 * x)).sum().backward()
+    assert sparsifier_of(plain).log_alpha.grad.isfinite().all()
+
+
+def test_two_forwards_before_one_backward_are_refused_with_checkpointing():
+    models, x = checkpointed_pair()
+    saving = models[1]
+    with pytest.raises(LzeroError, match="two forwards before one backward"):
+        (saving(x) + saving(2 * x)).sum().backward()
+
+
+def test_a_loss_that_is_kept_does_not_count_as_waiting():
+    models, x = checkpointed_pair()
+    kept = []
+    for _ in range(3):
+        kept.append(models[1](x).sum())
+        kept[-1].backward()
+    assert len(kept) == 3
+
+
+def test_tied_weights_stay_tied():
+    model, x = build("GPT-2")
+    assert model.lm_head.weight is model.transformer.wte.weight
+    sparsifier = sparsify(model, x)
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert small.lm_head.weight is small.transformer.wte.weight
+    assert verify(model, small, x) < 1e-9
+
+
+def test_tied_consumers_are_gated_alike_and_stay_tied():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+            self.two.weight = self.one.weight
+
+        def forward(self, x):
+            hidden = F.softplus(self.up(x))
+            return self.one(hidden) * self.two(hidden)
+
+    model, x = Tied().double(), torch.randn(2, 3).double()
+    sparsifier = sparsify(model, x)
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert small.one.weight is small.two.weight
+    assert verify(model, small, x) < 1e-9
+
+
+DISTRIBUTED = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from lzero import sparsify
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 16), nn.Sigmoid(), nn.Linear(16, 2))
+sparsifier = sparsify(model, torch.randn(2, 4), keep_rate=0.6)
+wrapped = DistributedDataParallel(model)
+optimizer = torch.optim.SGD(sparsifier.param_groups(lr=0.1))
+torch.manual_seed(dist.get_rank())
+samples = []
+for _ in range(3):
+    optimizer.zero_grad()
+    loss = wrapped(torch.randn(8, 4)).square().mean() + 0.01 * sparsifier.law.prob_active.sum()
+    loss.backward()
+    samples.append(sparsifier.bank.values.detach().clone())
+    optimizer.step()
+gathered = [torch.empty_like(sparsifier.log_alpha) for _ in range(2)]
+dist.all_gather(gathered, sparsifier.log_alpha.detach())
+assert torch.equal(*gathered), "the ranks have different gates"
+mine = [torch.empty_like(samples[0]) for _ in range(2)]
+dist.all_gather(mine, samples[0])
+assert not torch.equal(*mine), "the ranks drew the same sample"
+print("fine")
+dist.destroy_process_group()
+"""
+
+
+def test_distributed_data_parallel():
+    """Two processes: gates stay equal, each draws its own sample."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    root = Path(__file__).parent.parent
+    settings = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }
+    settings["PYTHONPATH"] = f"{root / 'src'}"
+    command = [sys.executable, "-c", textwrap.dedent(DISTRIBUTED)]
+    ranks = [
+        subprocess.Popen(command, env={**settings, "RANK": str(r)}, stdout=-1, stderr=-1, text=True) for r in range(2)
+    ]
+    results = [rank.communicate(timeout=120) for rank in ranks]
+    assert all("fine" in out for out, _ in results), results

@@ -1,0 +1,136 @@
+"""Shrinking while training changes sizes, not the trajectory."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from lzero import LzeroError, compact, sparsify, verify
+from lzero.measure import measure
+from tests.models import AS_GRAPH, MODELS, build
+
+OPTIMIZERS = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, nesterov=True),
+    "Adam amsgrad": lambda p: torch.optim.Adam(p, lr=1e-3, amsgrad=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=1e-3, weight_decay=0.1),
+    "Adagrad": lambda p: torch.optim.Adagrad(p, lr=1e-2),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, lr=1e-3, momentum=0.9, centered=True),
+    "NAdam": lambda p: torch.optim.NAdam(p, lr=1e-3),
+}
+
+
+def certain_gates(name, **settings):
+    """A model whose gates are surely open or surely closed, without dropout: nothing random is left in a step."""
+    torch.manual_seed(0)
+    model, x = build(name)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    sparsifier = sparsify(model.train(), x, **settings)
+    with torch.no_grad():
+        sparsifier.log_alpha.copy_(torch.where(torch.rand_like(sparsifier.log_alpha) < 0.5, 60.0, -60.0))
+    return model, sparsifier, x
+
+
+def losses(name, make_optimizer, *, shrink, steps=5):
+    model, sparsifier, x = certain_gates(name)
+    optimizer = make_optimizer(sparsifier.param_groups(lr=1e-3))
+    seen, output, loss = [], None, None
+    for step in range(steps):
+        if shrink and step == 2:
+            before = sum(p.numel() for p in model.parameters())
+            assert sparsifier.shrink(optimizer) > 0
+            assert sum(p.numel() for p in model.parameters()) < before
+        output = model(x)
+        loss = ((output if isinstance(output, torch.Tensor) else output[0]) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.append(loss.item())
+    return seen
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - AS_GRAPH))
+def test_the_trajectory_is_that_without_shrinking(name):
+    plain, shrunk = (losses(name, OPTIMIZERS["AdamW"], shrink=shrink) for shrink in (False, True))
+    assert shrunk == pytest.approx(plain, rel=1e-10)
+
+
+@pytest.mark.parametrize("make_optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_every_optimizer_goes_on(make_optimizer):
+    plain, shrunk = (losses("VGG-BN", make_optimizer, shrink=shrink) for shrink in (False, True))
+    assert shrunk == pytest.approx(plain, rel=1e-10)
+
+
+@pytest.mark.parametrize("units", ["structure", "paper", "weights"])
+def test_shrinking_changes_no_output_and_what_is_left_can_be_compacted(units):
+    model, sparsifier, x = certain_gates("LeNet-5", units=units)
+    before = copy.deepcopy(model)
+    removed = sparsifier.shrink()
+    assert (removed > 0) == (units != "weights")
+    assert verify(before, model, x) < 1e-9
+    small = compact(model)
+    assert verify(before, small, x) < 1e-9
+    assert measure(model).params.realised == sum(p.numel() for p in small.parameters())
+
+
+def test_gradients_buffers_and_hooks_come_along():
+    model, sparsifier, x = certain_gates("VGG-BN")
+    calls = []
+    model[0][0]._parameters["weight"].register_hook(lambda gradient: calls.append(gradient.shape))
+    model(x).sum().backward()
+    sparsifier.shrink()
+    for parameter in model.parameters():
+        assert parameter.grad is None or parameter.grad.shape == parameter.shape
+    assert model[0][1].running_mean.shape == model[0][1].bias.shape
+    model(x).sum().backward()
+    assert calls[-1] == model[0][0]._parameters["weight"].shape
+
+
+def test_averaged_copies_are_cut_alike():
+    model, sparsifier, x = certain_gates("VGG-BN")
+    averaged = AveragedModel(model)
+    sparsifier.shrink(averages=[averaged.module])
+    averaged.update_parameters(model)
+    assert [p.shape for p in averaged.module.parameters()] == [p.shape for p in model.parameters()]
+    assert averaged(x).shape == model(x).shape
+
+
+def test_rounded_widths():
+    _, sparsifier, _ = certain_gates("VGG-BN")
+    sparsifier.shrink(round_to=4)
+    assert all(site.size % 4 == 0 for site in sparsifier.structure.sites)
+
+
+def test_nothing_to_remove_changes_nothing():
+    model, x = build("MLP")
+    sparsifier = sparsify(model, x)
+    assert sparsifier.shrink() == 0
+
+
+REFUSED = {
+    "Adafactor": (lambda m: torch.optim.Adafactor(m.parameters()), "Adafactor keeps state that mixes units"),
+    "LBFGS": (lambda m: torch.optim.LBFGS(m.parameters()), "LBFGS keeps state that mixes units"),
+    "another model's": (lambda _: torch.optim.SGD(nn.Linear(2, 2).parameters()), "optimizer: expected this model's"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_before_anything_changes(make, message):
+    model, sparsifier, _ = certain_gates("MLP")
+    before = [p.shape for p in model.parameters()]
+    with pytest.raises(LzeroError, match=message):
+        sparsifier.shrink(make(model))
+    with pytest.raises(LzeroError, match="threshold: expected"):
+        sparsifier.shrink(threshold=1.5)
+    assert [p.shape for p in model.parameters()] == before
+
+
+def test_code_that_insists_on_sizes_is_refused_before_anything_changes():
+    model, sparsifier, x = certain_gates("TransformerEncoderLayer")
+    before = copy.deepcopy(model)
+    with pytest.raises(LzeroError, match="relies on the old sizes"):
+        sparsifier.shrink()
+    assert verify(before, model, x) == 0

@@ -1,0 +1,128 @@
+"""A smaller model comes back from its file, and no wrong file does harm."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from lzero import LzeroError, compact, sparsify, verify
+from lzero.storage import load, save
+from tests.models import AS_GRAPH, MODELS, build, set_gates
+
+NAMES = sorted(set(MODELS) - AS_GRAPH)
+
+
+def small_and_fresh(name):
+    model, x = build(name)
+    sparsifier = sparsify(model, x, units="paper")
+    set_gates(sparsifier, 0.5)
+    sparsifier.shrink()
+    return compact(model), build(name)[0], x
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_dense_constructor_and_the_file_make_the_small_model(name, tmp_path):
+    small, fresh, x = small_and_fresh(name)
+    save(small, tmp_path / "small.safetensors")
+    again = load(fresh, tmp_path / "small.safetensors")
+    assert again is fresh
+    assert verify(small, again, x, tolerance=1e-12) <= 1e-12
+    assert {n: p.shape for n, p in again.named_parameters()} == {n: p.shape for n, p in small.named_parameters()}
+    save(again, tmp_path / "again.safetensors")
+    assert verify(small, load(build(name)[0], tmp_path / "again.safetensors"), x, tolerance=1e-12) <= 1e-12
+
+
+def test_the_plan_names_sites_and_kept_units(tmp_path):
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+    sparsifier = sparsify(model, torch.randn(1, 4))
+    sparsifier.log_alpha.data = torch.tensor([5.0, -60.0, 5.0, -60.0, 5.0])
+    sparsifier.shrink()  # 0, 2, 4 are left
+    sparsifier.log_alpha.data = torch.tensor([5.0, -3.0, 5.0])
+    save(compact(model), tmp_path / "a")
+    with safe_open(tmp_path / "a", "pt") as file:
+        plan = json.loads(file.metadata()["lzero"])
+    assert plan["sites"] == {"0": [0, 4]}
+    assert (plan["version"], plan["class"]) == (1, "Sequential")
+
+
+def test_a_plain_model_can_be_saved_too(tmp_path):
+    save(nn.Linear(2, 3), tmp_path / "a")
+    assert load(nn.Linear(2, 3), tmp_path / "a").weight.shape == (3, 2)
+
+
+def test_a_model_with_gates_is_refused(tmp_path):
+    model, x = build("MLP")
+    sparsify(model, x)
+    with pytest.raises(LzeroError, match="compact it first"):
+        save(model, tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_graph_is_refused(tmp_path):
+    model, x = build("TransformerEncoderLayer")
+    set_gates(sparsify(model, x), 0.5)
+    with pytest.raises(LzeroError, match=r"torch\.export\.save"):
+        save(compact(model, fallback="graph"), tmp_path / "a")
+
+
+def rewritten(path, change):
+    """The same file with its plan changed."""
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        plan = json.loads(file.metadata()["lzero"])
+    change(plan, tensors)
+    save_file(tensors, path, metadata={"lzero": json.dumps(plan, sort_keys=True)})
+
+
+DAMAGES = {
+    "missing": (lambda path: path.unlink(), "there is no such file"),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-7]), "not a whole safetensors file"),
+    "empty": (lambda path: path.write_bytes(b""), "not a whole safetensors file"),
+    "a flipped bit": (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x55"), "checksum"),
+    "another plan": (lambda path: rewritten(path, lambda plan, _: plan["attributes"].clear()), "checksum"),
+    "another weight": (lambda path: rewritten(path, lambda _, t: t["0.bias"].add_(1)), "checksum"),
+    "newer": (lambda path: rewritten(path, lambda plan, _: plan.update(version=99)), "version 99, newer"),
+    "not ours": (lambda path: save_file({"a": torch.ones(1)}, path), r"not one that lzero\.save wrote"),
+    "no plan": (lambda path: save_file({"a": torch.ones(1)}, path, metadata={"lzero": "[]"}), "not one that"),
+}
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
+def test_a_bad_file_is_refused_and_the_model_left_alone(damage, message, tmp_path):
+    small, fresh, _ = small_and_fresh("LeNet-5")
+    path = tmp_path / "small.safetensors"
+    save(small, path)
+    damage(path)
+    before = {key: value.clone() for key, value in fresh.state_dict().items()}
+    printed = repr(fresh)
+    with pytest.raises(LzeroError, match=message):
+        load(fresh, path)
+    assert repr(fresh) == printed
+    assert all(torch.equal(before[key], value) for key, value in fresh.state_dict().items())
+
+
+@pytest.mark.parametrize("other", ["MLP", "VGG-BN"])
+def test_another_architecture_is_refused(other, tmp_path):
+    small, _, _ = small_and_fresh("LeNet-5")
+    save(small, tmp_path / "a")
+    model, _ = build(other)
+    with pytest.raises(LzeroError, match=r"another architecture: .* has shape"):
+        load(model, tmp_path / "a")
+
+
+def test_an_exported_copy_runs_without_lzero(tmp_path):
+    small, _, x = small_and_fresh("LeNet-5")
+    torch.export.save(torch.export.export(small.eval(), (x,)), tmp_path / "small.pt2")
+    torch.save({"x": x, "y": small(x)}, tmp_path / "io.pt")
+    code = (
+        "import sys; sys.modules['lzero'] = None; import torch; "
+        f"model = torch.export.load({str(tmp_path / 'small.pt2')!r}).module(); "
+        f"io = torch.load({str(tmp_path / 'io.pt')!r}); torch.testing.assert_close(model(io['x']), io['y'])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
