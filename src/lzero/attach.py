@@ -113,7 +113,7 @@ class Factor:
     def along(self, module: nn.Module, bank: Bank, dim: int) -> Tensor:
         """The product of the gates of each position of a dimension."""
         table = module.get_buffer(self.tables[dim])
-        values: Tensor = bank.read()[table]
+        values = bank.read().index_select(0, table.flatten()).view(table.shape)
         return values.prod(-1) if table.shape[1] > 1 else values[:, 0]
 
     def apply(self, module: nn.Module, bank: Bank, raw: Tensor) -> Tensor:

@@ -52,18 +52,18 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
 
 def decide_from(sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1) -> Decision:
     """The decision for given values of the gates."""
-    structure = sparsifier.structure
+    structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     location = np.append(sparsifier.log_alpha.detach().cpu().numpy(), 0.0)
-    units = is_open[sparsifier.gate_of_unit]
+    units = is_open[gate_of_unit]
     columns = {group.columns: is_open[group.span] for group in sparsifier.groups if group.columns}
     elements = {g.elements: is_open[g.span] for g in sparsifier.groups if g.elements}
     units = units & _read(structure, units, columns, elements)
     for site in structure.sites:
         span = structure.span(site)
-        likeliest_first = np.argsort(-location[sparsifier.gate_of_unit[span]], kind="stable")
+        likeliest_first = np.argsort(-location[gate_of_unit[span]], kind="stable")
         units[span] = _at_least(units[span], likeliest_first, _step(structure, site, round_to))
-    _fill_empty(structure, units, location[sparsifier.gate_of_unit])
+    _fill_empty(structure, units, location[gate_of_unit])
     decision = Decision(units, {}, gates)
     return Decision(
         units, {where: _columns(decision, structure, where, mask) for where, mask in columns.items()}, gates
@@ -109,7 +109,7 @@ def _fill_empty(structure: Structure, units: Mask, location: NDArray[np.float64]
     likelihood = np.append(location, np.inf)
     for dims in structure.tensors.values():
         for table in dims:
-            if table.size and not np.append(units, True)[table].all(axis=1).any():
+            if table.size and not np.where(table == NONE, True, units[table]).all(axis=1).any():
                 best = table[int(np.argmax(likelihood[table].min(axis=1)))]
                 units[best[best != NONE]] = True
 

@@ -248,11 +248,13 @@ def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, tuple[dict[int, Tens
     elements = {group.elements: (group.start, group.stop) for group in sparsifier.groups if group.elements}
     factors: dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]] = {}
     device = next(sparsifier.model.parameters()).device
+    by_tensor: dict[str, dict[int, Tensor]] = {}
+    for where, table in tables.items():
+        by_tensor.setdefault(where.tensor, {})[where.dim] = torch.as_tensor(table, device=device)
     for alias, name in sparsifier.structure.aliases.items():
         path, _, attribute = alias.rpartition(".")
-        mine = {w.dim: torch.as_tensor(table, device=device) for w, table in tables.items() if w.tensor == name}
-        if mine or name in elements:
-            factors.setdefault(path, {})[attribute] = (mine, elements.get(name))
+        if name in by_tensor or name in elements:
+            factors.setdefault(path, {})[attribute] = (by_tensor.get(name, {}), elements.get(name))
     return factors
 
 

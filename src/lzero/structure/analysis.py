@@ -15,7 +15,7 @@ from lzero.structure import rules
 from lzero.structure.capture import Inputs, capture, module_path
 from lzero.structure.op import Findings, Op, Value, sizes
 from lzero.structure.registry import find_rule
-from lzero.structure.units import free
+from lzero.structure.units import Dim, free
 
 if TYPE_CHECKING:
     from lzero.structure.op import Product, Reading
@@ -48,9 +48,13 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
     aliases = _aliases(model)
     tensors: dict[str, Value] = {}
     values: dict[Node, Any] = {}
+    named = _named_placeholders(program)
+    inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         if node.op == "placeholder":
-            values[node] = _placeholder(node, program, findings, tensors, aliases)
+            name = named.get(node.name)
+            first = None if name is None else aliases.get(name, name)
+            values[node] = _placeholder(node, first, findings.units, tensors, is_input=node.name in inputs)
         elif node.op == "call_function":
             values[node] = _apply(node, values, findings)
         elif node.op == "output":
@@ -65,18 +69,20 @@ def _aliases(model: nn.Module) -> dict[str, str]:
     return {name: first.setdefault(id(tensor), name) for name, tensor in named}
 
 
-def _placeholder(
-    node: Node, program: ExportedProgram, findings: Findings, tensors: dict[str, Value], aliases: dict[str, str]
-) -> Value:
-    signature, units = program.graph_signature, findings.units
+def _named_placeholders(program: ExportedProgram) -> dict[str, str]:
+    """Placeholders that stand for parameters and buffers → their names."""
+    signature = program.graph_signature
+    return {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+
+
+def _placeholder(node: Node, name: str | None, units: Units, tensors: dict[str, Value], *, is_input: bool) -> Value:
+    """A parameter or buffer has units on every dimension, a model input fixed ones behind the batch."""
     shape = sizes(node.meta["val"]) if isinstance(node.meta.get("val"), Tensor) else ()
-    name = signature.inputs_to_parameters.get(node.name) or signature.inputs_to_buffers.get(node.name)
     if name is not None:
-        name = aliases.get(name, name)
         if name not in tensors:
             tensors[name] = Value(units.fresh(size, (name, k)) for k, size in enumerate(shape))
         return tensors[name]
-    if node.name in signature.user_inputs and shape and node.meta["val"].is_floating_point():
+    if is_input and shape and node.meta["val"].is_floating_point():
         return Value([free(shape[0]), *(units.opaque(size, f"model input {node.name}") for size in shape[1:])])
     return Value(free(size) for size in shape)
 
@@ -87,7 +93,8 @@ def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
         return arguments[0][arguments[1]]
     op = Op(node, module_path(node), findings)
     rule = find_rule(node.target)
-    return _unknown(op, arguments, named) if rule is None else rule(op, *arguments, **named)
+    result = _unknown(op, arguments, named) if rule is None else rule(op, *arguments, **named)
+    return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result
 
 
 def _unknown(op: Op, arguments: Any, named: Any) -> Value | list[Value]:

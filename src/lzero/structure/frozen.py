@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,19 +38,20 @@ class Structure:
     products: tuple[tuple[Extent, ...], ...]
     aliases: dict[str, str]
 
-    @property
+    @cached_property
+    def _starts(self) -> dict[str, int]:
+        starts = [0, *accumulate(site.size for site in self.sites)]
+        return {site.name: start for site, start in zip(self.sites, starts, strict=False)}
+
+    @cached_property
     def num_units(self) -> int:
         """How many units there are."""
         return sum(site.size for site in self.sites)
 
     def span(self, site: Site) -> slice:
         """The numbers of a site's units."""
-        start = 0
-        for each in self.sites:
-            if each is site:
-                return slice(start, start + site.size)
-            start += each.size
-        raise KeyError(site.name)
+        start = self._starts[site.name]
+        return slice(start, start + site.size)
 
 
 class Numbering:

@@ -30,15 +30,15 @@ def register_rule(*operations: str) -> Callable[[RuleT], RuleT]:
     Traceback (most recent call last):
     lzero.errors.LzeroError: mylib.scale_channels has a rule already, scale_channels; one operation, one rule
     """
+    for operation in operations:
+        if operation in _RULES:
+            known = _RULES[operation].__name__
+            raise LzeroError(f"{operation} has a rule already, {known}; one operation, one rule")
+        if operation.count(".") not in (1, 2):
+            expected = "namespace.operation or namespace.operation.overload"
+            raise ArgumentError.about("operation", expected=expected, got=repr(operation))
 
     def register(rule: RuleT) -> RuleT:
-        for operation in operations:
-            if operation in _RULES:
-                known = _RULES[operation].__name__
-                raise LzeroError(f"{operation} has a rule already, {known}; one operation, one rule")
-            if operation.count(".") not in (1, 2):
-                expected = "namespace.operation or namespace.operation.overload"
-                raise ArgumentError.about("operation", expected=expected, got=repr(operation))
         _RULES.update(dict.fromkeys(operations, rule))
         return rule
 

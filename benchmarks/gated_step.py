@@ -1,0 +1,149 @@
+"""What gates cost: a gated training step against the same step without gates, and against the goal.
+
+On a CPU: LeNet-5 (batch 100, goal 1.05), a 12-layer GPT (goal 1.06), a 1024-4096-4096 MLP (goal 1.08).
+On a GPU: WRN-28-10 in bfloat16, the whole step in a captured CUDA graph (goal 1.03).
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from timing import machine, median_seconds
+from torch import Tensor, nn
+
+from lzero import sparsify
+
+
+Case = tuple[Callable[[], nn.Module], Callable[[], Tensor], float]
+
+
+def lenet() -> nn.Module:
+    """LeNet-5-Caffe."""
+    return nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
+    )  # fmt: skip
+
+
+def mlp() -> nn.Module:
+    """Wide dense layers, where a product over weights would dominate."""
+    return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 10))
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.depth = width // heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Attention, then the dense layers, each added to the stream."""
+        q, k, v = (t.unflatten(-1, (-1, self.depth)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def gpt() -> nn.Module:
+    """Twelve layers of width 384."""
+    return nn.Sequential(nn.Embedding(1000, 384), *(Block(384, 6) for _ in range(12)), nn.Linear(384, 1000))
+
+
+class WideBlock(nn.Module):
+    """A block of a wide residual network."""
+
+    def __init__(self, i: int, o: int, stride: int) -> None:
+        super().__init__()
+        self.norm1, self.conv1 = nn.BatchNorm2d(i), nn.Conv2d(i, o, 3, stride, 1, bias=False)
+        self.norm2, self.conv2 = nn.BatchNorm2d(o), nn.Conv2d(o, o, 3, 1, 1, bias=False)
+        self.shortcut = nn.Identity() if i == o else nn.Conv2d(i, o, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The residual branch and the shortcut."""
+        y = F.relu(self.norm1(x))
+        return self.conv2(F.relu(self.norm2(self.conv1(y)))) + self.shortcut(x)
+
+
+def wrn() -> nn.Module:
+    """WRN-28-10."""
+    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
+    width = 16
+    for stage, stride in ((160, 1), (320, 2), (640, 2)):
+        for k in range(4):
+            layers.append(WideBlock(width, stage, stride if k == 0 else 1))
+            width = stage
+    return nn.Sequential(*layers, nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+
+CPU: dict[str, Case] = {
+    "LeNet-5, batch 100": (lenet, lambda: torch.randn(100, 1, 28, 28), 1.05),
+    "GPT, 12 × 384, 8 × 128 tokens": (gpt, lambda: torch.randint(0, 1000, (8, 128)), 1.06),
+    "MLP 1024-4096-4096, batch 128": (mlp, lambda: torch.randn(128, 1024), 1.08),
+}
+GPU: dict[str, Case] = {"WRN-28-10, batch 128": (wrn, lambda: torch.randn(128, 3, 32, 32), 1.03)}
+
+
+def train_step(model: nn.Module, x: Tensor) -> Callable[[], None]:
+    """One step of SGD on this batch."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    device = x.device.type
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            loss = model(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def captured(step: Callable[[], None]) -> Callable[[], None]:
+    """The same step as one CUDA graph."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def ratio(case: Case, repeats: int, device: str) -> float:
+    """Seconds of a gated step over seconds of a plain one."""
+    make, inputs, _ = case
+    plain, x = make().to(device), inputs().to(device)
+    if x.dim() == 4 and device == "cuda":
+        plain, x = plain.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    gated = copy.deepcopy(plain)
+    sparsify(gated, x)
+    steps = {"plain": train_step(plain, x), "gated": train_step(gated, x)}
+    if device == "cuda":
+        steps = {name: captured(step) for name, step in steps.items()}
+    seconds = median_seconds(steps, repeats)
+    return seconds["gated"] / seconds["plain"]
+
+
+def main() -> None:
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=31)
+    options = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    print(f"gated step / plain step, {machine()}")
+    for name, case in (GPU if device == "cuda" else CPU).items():
+        print(f"{name:34}{ratio(case, options.repeats, device):6.3f}×   goal {case[2]:.2f}×")
+
+
+if __name__ == "__main__":
+    main()

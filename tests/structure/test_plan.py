@@ -1,0 +1,229 @@
+"""What can be removed, what cannot and why; and how a user chooses or teaches."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lzero import LzeroError, compact, measure, sparsify, verify
+from lzero.costs import l0_weights
+from lzero.structure import registry
+from lzero.structure.registry import register_rule
+from tests.models import build, lenet, set_gates
+
+
+class Model(nn.Module):
+    """A dense layer, something in between, a dense layer."""
+
+    def __init__(self, between, width=12, out=None):
+        super().__init__()
+        self.one, self.two, self.between = nn.Linear(3, width), nn.Linear(out or width, 2), between
+
+    def forward(self, x):
+        return self.two(self.between(F.softplus(self.one(x))))
+
+
+def reasons(model, x):
+    return {name: reason for name, _, reason in sparsify(model, x).plan().fixed}
+
+
+def plan_of(between, **settings):
+    model, x = Model(between, **settings).double(), torch.randn(4, 3).double()
+    return model, x, sparsify(model, x)
+
+
+KEEPS_UNITS = {
+    "dropout": lambda h: F.dropout(h, 0.5, training=False),
+    "clamp": lambda h: h.clamp(-1, 1),
+    "a constant": lambda h: 2 * h + 1,
+    "two views": lambda h: h.view(4, 3, 4).flatten(1),
+    "transposes": lambda h: h.t().contiguous().t(),
+    "stacking and taking apart": lambda h: torch.stack([h, 2 * h]).sum(0),
+    "split and joined again": lambda h: torch.cat(h.split([5, 7], dim=1)[::-1], dim=1),
+    "an expanded copy": lambda h: h[:, None, :].expand(-1, 3, -1).mean(1),
+    "padding that is cut off again": lambda h: F.pad(h, (2, 3))[:, 2:-3],
+    "unsqueezed and squeezed": lambda h: h.unsqueeze(1).squeeze(1),
+    "where": lambda h: torch.where(h > 0, h, torch.exp(h)),
+    "repeated in place": lambda h: h.repeat_interleave(2, dim=0)[::2],
+    "einsum": lambda h: torch.einsum("bc,bd->bc", h, torch.ones(4, 1, dtype=h.dtype)),
+    "one position for all": lambda h: h * h[:, :1],
+    "masked fill": lambda h: h.masked_fill(h < 0.1, 0.0),
+}
+
+
+@pytest.mark.parametrize("between", KEEPS_UNITS.values(), ids=KEEPS_UNITS)
+def test_units_pass_and_removal_is_exact(between):
+    model, x, sparsifier = plan_of(between)
+    removable = sum(count for _, count, _ in sparsifier.plan().removable)
+    assert removable in (12, 11, 3)  # one unit is read by number, or a view makes 3 groups of 4
+    set_gates(sparsifier, 0.5)
+    small = compact(model, fallback="graph")
+    assert verify(model, small, x, tolerance=1e-9) <= 1e-9
+
+
+PINS = {
+    "LayerNorm": (nn.LayerNorm(12), "LayerNorm is over it, in between"),
+    "RMSNorm": (nn.RMSNorm(12), "RMSNorm is over it, in between"),
+    "softmax": (nn.Softmax(dim=-1), "aten.softmax.int is along it, in between"),
+    "a sum": (lambda h: h + h.sum(1, keepdim=True), r"aten.sum.dim_IntList is over it"),
+    "a maximum": (lambda h: h / h.amax(1, keepdim=True), "aten.amax.default is over it"),
+    "by number": (lambda h: h + h.select(1, 3)[:, None], "one of its positions is read by number"),
+    "by index": (lambda h: h.index_select(1, torch.arange(12)), "aten.index_select.default chooses its positions"),
+    "a step": (lambda h: h[:, ::2].repeat(1, 2), "it is sliced with a step"),
+    "plain values": (lambda h: h * torch.arange(12), "joins it with something of another make-up"),
+    "an unknown operation": (lambda h: torch.flip(h, (1,)), "aten.flip.default has no rule, in the model itself"),
+    "two activations": (lambda h: h * (h @ h.t()).mean(), "multiplies two activations over it"),
+}
+
+
+@pytest.mark.parametrize(("between", "reason"), PINS.values(), ids=PINS)
+def test_units_that_cannot_be_removed_say_why(between, reason):
+    model = Model(between)
+    with pytest.raises(LzeroError, match=reason):
+        sparsify(model, torch.randn(4, 3))
+    assert type(model) is Model
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_an_lstm_is_refused_with_the_operation_and_the_place():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.one, self.two = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.two(torch.tanh(self.one(self.recurrent(x)[0])))
+
+    model, x = Recurrent(), torch.randn(2, 5, 3)
+    plan = sparsify(model, x).plan()
+    assert [name for name, _, _ in plan.removable] == ["one"]
+    assert {"recurrent": "aten.lstm.input has no rule, in recurrent"}.items() <= {
+        n: r for n, _, r in plan.fixed
+    }.items()
+    with pytest.raises(LzeroError, match="lstm"):
+        sparsify(nn.LSTM(3, 4, batch_first=True), x)
+
+
+def test_the_plan_reads_well():
+    model, x = build("ResNet-18")
+    text = str(sparsify(model, x).plan())
+    assert text.startswith("can be removed:")
+    assert "inputs of 0.0" in text
+    assert "model input" in text
+
+
+def test_include_exclude_and_keep_rates():
+    model, x = build("VGG-BN")
+    sparsifier = sparsify(model, x, include=("0*", "9"), exclude="9", keep_rate={"0*": 0.5})
+    assert [group.name for group in sparsifier.groups] == ["0.0"]
+    assert sparsifier.log_alpha.abs().max() < 0.1
+    sparsifier.remove()
+    rates = sparsify(model, x, keep_rate={"0.0": 0.5, "*": 0.9})
+    assert rates.log_alpha[:8].abs().max() < 0.1
+    assert rates.log_alpha[8:].min() > 2
+
+
+def test_the_papers_gates_and_their_sizes():
+    """LeNet-5-Caffe: 20 and 50 maps, 800 and 500 inputs; |g| of Eq. 16."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
+    )  # fmt: skip
+    sparsifier = sparsify(model, torch.randn(1, 1, 28, 28), units="paper")
+    sizes = {group.name: group.stop - group.start for group in sparsifier.groups}
+    assert sizes == {"0": 20, "3": 50, "7": 500, "inputs of 7": 800}
+    weights = l0_weights(sparsifier)
+    expected = {"0": 1 * 25 + 1, "3": 20 * 25 + 1, "7": 10, "inputs of 7": 500}
+    for group in sparsifier.groups:
+        assert weights[group.span].unique().tolist() == [expected[group.name]]
+
+
+def test_the_papers_mlp_gates_its_inputs():
+    model = nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10))
+    sparsifier = sparsify(model, torch.randn(1, 784), units="paper")
+    assert {g.name: g.stop - g.start for g in sparsifier.groups} == {"0": 300, "2": 100, "inputs of 0": 784}
+    assert l0_weights(sparsifier).sum() == 784 * 300 + 300 * 100 + 100 * 10
+
+
+def test_measuring_counts_what_is_left():
+    model, x = lenet(), torch.randn(2, 1, 28, 28)
+    dense = measure(model, x)
+    sparsifier = sparsify(model, x)
+    assert measure(model).params.dense == dense.params.dense
+    assert measure(model).macs.dense == dense.macs.dense
+    set_gates(sparsifier, 0.3)
+    small = compact(model)
+    record = measure(model)
+    assert (record.params.realised, record.macs.realised) == (
+        measure(small, x).params.dense,
+        measure(small, x).macs.dense,
+    )
+    assert measure(model, torch.cat([x, x])).macs.realised == 2 * record.macs.realised
+    assert record.gates.realised == int((sparsifier.law.estimate("eq13") > 0).sum())
+    assert sum(site.units.realised for site in record.sites) >= record.gates.realised
+    with pytest.raises(LzeroError, match="inputs: expected inputs"):
+        measure(small)
+
+
+@torch.library.custom_op("lzero_tests::scale_channels", mutates_args=())
+def scale_channels(x: Tensor, scale: Tensor) -> Tensor:
+    return x * scale
+
+
+@scale_channels.register_fake
+def _(x, _):
+    return torch.empty_like(x)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(12))
+
+    def forward(self, x):
+        return torch.ops.lzero_tests.scale_channels(x, self.scale)
+
+
+def test_a_user_teaches_an_operation_in_a_few_lines(monkeypatch):
+    monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
+    x = torch.randn(4, 3).double()
+    with pytest.raises(LzeroError, match=r"lzero_tests\.scale_channels\.default has no rule, in between"):
+        sparsify(Model(Scaled()).double(), x)
+
+    @register_rule("lzero_tests.scale_channels")
+    def rule(op, x, scale):
+        return [*x[:-1], op.unite(x[-1], scale[0])]
+
+    model = Model(Scaled()).double()
+    sparsifier = sparsify(model, x)
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert len(small.between.scale) < 12
+    assert verify(model, small, x) <= 1e-9
+
+
+REFUSED = {
+    "unknown units": (lambda m, x: sparsify(m, x, units="neurons"), 'units: expected "structure" or "paper" or'),
+    "a list of inputs": (lambda m, x: sparsify(m, [x]), "example_inputs: expected a tensor or a tuple"),
+    "a glob without match": (
+        lambda m, x: sparsify(m, x, include="layer*"),
+        "include: expected globs that match one of",
+    ),
+    "an exclusion without match": (lambda m, x: sparsify(m, x, exclude="layer*"), "exclude: expected globs"),
+    "everything excluded": (lambda m, x: sparsify(m, x, exclude="*"), "nothing in Sequential can be removed"),
+    "wrong shapes": (lambda m, _: sparsify(m, torch.randn(2, 5)), r"torch\.export cannot capture Sequential"),
+    "a bad keep rate": (lambda m, x: sparsify(m, x, keep_rate=1.5), "keep_rate: expected a number between 0 and 1"),
+    "a bad temperature": (lambda m, x: sparsify(m, x, beta=0.0), "beta: expected a number above 0"),
+    "an unknown estimator": (lambda m, x: sparsify(m, x, estimator="mean"), "estimator: expected"),
+    "twice": (lambda m, x: (sparsify(m, x), sparsify(m, x)), "has gates already"),
+    "a name without a namespace": (lambda *_: register_rule("relu"), "operation: expected namespace.operation"),
+}
+
+
+@pytest.mark.parametrize(("act", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_with_a_message_that_helps(act, message):
+    model, x = build("MLP")
+    with pytest.raises(LzeroError, match=message):
+        act(model, x)
+    if "already" not in message:
+        assert "lzero_log_alpha" not in model.state_dict()
