@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 import torch
-from timing import machine
 from torch import Tensor, nn
 
 from lzero import compact, sparsify
+from timing import machine
 
 
 class Residual(nn.Module):

@@ -141,7 +141,7 @@ def attempts(case: Case, small: nn.Module, sites: Sequence[Site]) -> tuple[bool,
     """Whether one of the three attempts succeeds, and what happens."""
     first = ""
     for by_hand, from_readers in ((False, False), (True, False), (True, True)):
-        signal.alarm(PATIENCE)
+        signal.setitimer(signal.ITIMER_REAL, PATIENCE, 1)  # again each second: a callback can swallow it
         try:
             model = cut(case, sites, from_readers=from_readers)
             if by_hand:
@@ -153,7 +153,7 @@ def attempts(case: Case, small: nn.Module, sites: Sequence[Site]) -> tuple[bool,
             ours = isinstance(error, (NotImplementedError, TimeoutError))  # raised in this file
             first = first or " ".join(f"{'' if ours else f'{type(error).__name__}: '}{error}".split())[:100]
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
     return False, first
 
 

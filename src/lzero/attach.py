@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -20,15 +21,23 @@ from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
 
 LOG_ALPHA = "lzero_log_alpha"
+INDEX = "_lzero_index"
 
 
 class Bank:
-    """The values of all gates during the current forward of the root; one more, always 1, stands for no gate."""
+    """The values of all gates during the current forward of the root, laid out for the modules that read them.
+
+    All gates are drawn at once, spread by one index over every gated position of the model, and split into one piece
+    for each gated dimension: a handful of kernels for the whole model, whatever its depth.
+    """
 
     def __init__(self, beta: float, gamma: float, zeta: float, estimator: Estimator) -> None:
         self.beta, self.gamma, self.zeta, self.estimator = beta, gamma, zeta, estimator
+        self.sizes: list[int] = []  # positions of each gated dimension, in the order of the root's index
+        self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
         self.values: Tensor | None = None
         self.inside = False
+        self._pieces: tuple[Tensor, ...] = ()
         self._pending: list[weakref.ref[Any]] = []
 
     def law(self, log_alpha: Tensor) -> HardConcrete:
@@ -39,17 +48,25 @@ class Bank:
         """Draw one sample for this forward: the root's forward pre-hook."""
         law = self.law(root.get_parameter(LOG_ALPHA))
         gates = law.rsample() if root.training else law.estimate(self.estimator)
-        values = torch.cat([gates, gates.new_ones(1)])
         if root.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            values = self._watched(values)
-        self.values, self.inside = values, True
+            gates = self._watched(gates)
+        self._spread(root, gates)
+        self.inside = True
+
+    def _spread(self, root: nn.Module, gates: Tensor) -> None:
+        index = root.get_buffer(INDEX)
+        padded = torch.cat([gates, gates.new_ones(1)])  # past the last gate: no gate
+        spread = padded.index_select(0, index.flatten()).view(index.shape)
+        positions = spread.prod(-1) if index.shape[1] > 1 else spread.flatten()
+        elements = gates.split(self.element_sizes) if self.element_sizes else ()
+        self.values, self._pieces = gates, (*positions.split(self.sizes), *elements)
 
     def end(self, *_: object) -> None:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
         self.inside = False
 
-    def read(self) -> Tensor:
-        """The values of this forward, or of the last one where a checkpoint recomputes it."""
+    def piece(self, number: int) -> Tensor:
+        """The gates of one dimension in this forward, or in the last one where a checkpoint recomputes it."""
         if self.values is None:
             raise LzeroError("gates have no values yet: call the model that was sparsified, not a part of it, first")
         if not self.inside and not torch.compiler.is_compiling() and self._waiting() > 1:
@@ -57,17 +74,18 @@ class Bank:
                 "activation checkpointing recomputes a forward whose gates have been drawn anew since: two forwards "
                 "before one backward; call backward after each forward, or switch checkpointing off"
             )
-        return self.values
+        return self._pieces[number]
 
     @contextmanager
-    def holding(self, gates: Tensor) -> Iterator[None]:
+    def holding(self, root: nn.Module, gates: Tensor) -> Iterator[None]:
         """Given values instead of drawn ones, inside the block."""
-        before = self.values, self.inside
-        self.values, self.inside = torch.cat([gates, gates.new_ones(1)]), True
+        before = self.values, self._pieces, self.inside
+        self._spread(root, gates)
+        self.inside = True
         try:
             yield
         finally:
-            self.values, self.inside = before
+            self.values, self._pieces, self.inside = before
 
     def _watched(self, values: Tensor) -> Tensor:
         if not values.requires_grad:
@@ -82,7 +100,7 @@ class Bank:
 
     def __getstate__(self) -> dict[str, Any]:
         # Values are part of an autograd graph, which can be neither copied nor pickled.
-        return {**self.__dict__, "values": None, "inside": False, "_pending": []}
+        return {**self.__dict__, "values": None, "_pieces": (), "inside": False, "_pending": []}
 
 
 def _is_waiting(ref: weakref.ref[Any]) -> bool:
@@ -104,32 +122,51 @@ class _Watch(torch.autograd.Function):
         return gradients[0]
 
 
+@dataclass(frozen=True)
 class Factor:
-    """The gates of one parameter: one index table for each gated dimension, or one gate for each element."""
+    """The gates of one parameter: the bank's pieces for its gated dimensions, and for its elements."""
 
-    def __init__(self, tables: dict[int, str], elements: tuple[int, int] | None = None) -> None:
-        self.tables, self.elements = tables, elements
+    dims: dict[int, int]
+    elements: int | None = None
 
-    def along(self, module: nn.Module, bank: Bank, dim: int) -> Tensor:
-        """The product of the gates of each position of a dimension."""
-        table = module.get_buffer(self.tables[dim])
-        values = bank.read().index_select(0, table.flatten()).view(table.shape)
-        return values.prod(-1) if table.shape[1] > 1 else values[:, 0]
-
-    def apply(self, module: nn.Module, bank: Bank, raw: Tensor) -> Tensor:
+    def apply(self, bank: Bank, raw: Tensor) -> Tensor:
         """The parameter times its gates."""
-        for dim in self.tables:
+        for dim, number in self.dims.items():
             shape = [-1 if k == dim else 1 for k in range(raw.dim())]
-            raw = raw * self.along(module, bank, dim).to(raw.dtype).view(shape)
+            raw = multiplied(raw, bank.piece(number).view(shape))
         if self.elements is not None:
-            raw = raw * bank.read()[slice(*self.elements)].to(raw.dtype).view(raw.shape)
+            raw = multiplied(raw, bank.piece(self.elements).view(raw.shape))
         return raw
+
+
+def multiplied(raw: Tensor, gates: Tensor) -> Tensor:
+    """A parameter times its gates; under autocast already in the type it will be cast to, which saves two passes."""
+    device = raw.device.type
+    if torch.is_autocast_enabled(device) and not torch.compiler.is_compiling() and raw.dtype == torch.float32:
+        product: Tensor = _MultiplyAndCast.apply(raw, gates, torch.get_autocast_dtype(device))  # type: ignore[no-untyped-call]
+        return product
+    return raw * gates.to(raw.dtype)
+
+
+class _MultiplyAndCast(torch.autograd.Function):
+    """The product in another type, in one pass over memory each way."""
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, gates: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.save_for_backward(raw, gates)
+        return torch.mul(raw, gates, out=torch.empty_like(raw, dtype=dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        raw, gates = ctx.saved_tensors
+        (gradient,) = gradients
+        return gradient * gates, (gradient * raw).sum_to_size(gates.shape), None
 
 
 def gated(module: nn.Module, name: str) -> Tensor:
     """A parameter as a gated module reads it."""
     bank, factors = module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"]
-    gated_parameter: Tensor = factors[name].apply(module, bank, module._parameters[name])
+    gated_parameter: Tensor = factors[name].apply(bank, module._parameters[name])
     return gated_parameter
 
 
@@ -170,6 +207,6 @@ def _linear_forward(self: Any, x: Tensor) -> Tensor:
     """A dense layer with gates: they multiply whichever is smaller, the weight or the input."""
     factor: Factor = self._lzero_factors["weight"]
     raw = self._parameters["weight"]
-    if set(factor.tables) == {1} and factor.elements is None and x.numel() < raw.numel():
-        return F.linear(x * factor.along(self, self._lzero_bank, 1).to(x.dtype), raw, self.bias)
+    if set(factor.dims) == {1} and factor.elements is None and x.numel() < raw.numel():
+        return F.linear(x * self._lzero_bank.piece(factor.dims[1]).to(x.dtype), raw, self.bias)
     return F.linear(x, self.weight, self.bias)

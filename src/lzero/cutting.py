@@ -16,7 +16,7 @@ from lzero.graph import alive_in, graph_model
 from lzero.patch import patch_attributes
 from lzero.structure.analysis import analyse
 from lzero.surgery import cut_model
-from lzero.verify import VerificationError, verify
+from lzero.verify import verify
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
@@ -88,8 +88,8 @@ def _failure(model: nn.Module, small: nn.Module, inputs: Inputs) -> str | None:
     """What goes wrong when the cut model runs; None where its outputs are right."""
     try:
         verify(model, small, inputs)
-    except (RuntimeError, ValueError, VerificationError) as error:
-        return str(error).strip().partition("\n")[0]
+    except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
+        return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
     return None
 
 
@@ -102,7 +102,7 @@ def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
     """Every gated parameter times its gates, by name."""
     gates = decision.gates.to(sparsifier.log_alpha.device)
     found: dict[str, Tensor] = {}
-    with sparsifier.bank.holding(gates), torch.no_grad():
+    with sparsifier.bank.holding(sparsifier.model, gates), torch.no_grad():
         for path, module in sparsifier.model.named_modules():
             for name in module.__dict__.get("_lzero_factors", {}):
                 full = f"{path}.{name}" if path else name

@@ -107,11 +107,10 @@ def _at_least(keep: Mask, likeliest_first: Ids, step: int) -> Mask:
 def _fill_empty(structure: Structure, units: Mask, location: NDArray[np.float64]) -> None:
     """No dimension may lose all its positions: torch has no layers of width 0."""
     likelihood = np.append(location, np.inf)
-    for dims in structure.tensors.values():
-        for table in dims:
-            if table.size and not np.where(table == NONE, True, units[table]).all(axis=1).any():
-                best = table[int(np.argmax(likelihood[table].min(axis=1)))]
-                units[best[best != NONE]] = True
+    for table in (*(table for dims in structure.tensors.values() for table in dims), *structure.activations):
+        if table.size and not np.where(table == NONE, True, units[table]).all(axis=1).any():
+            best = table[int(np.argmax(likelihood[table].min(axis=1)))]
+            units[best[best != NONE]] = True
 
 
 def _columns(decision: Decision, structure: Structure, where: Slice, mask: Mask) -> Mask:

@@ -137,6 +137,7 @@ def cut_structure(structure: Structure, decision: Decision) -> Structure:
         {name: tuple(left(table) for table in dims) for name, dims in structure.tensors.items()},
         {where: left_reader(structure, where, decision, number) for where in structure.readers},
         tuple(tuple(Extent(left(e.units), e.reader) for e in product) for product in structure.products),
+        tuple(left(table) for table in structure.activations),
         structure.aliases,
     )
 

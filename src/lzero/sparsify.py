@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lzero.attach import LOG_ALPHA, Bank, Factor, gated_class
+from lzero.attach import INDEX, LOG_ALPHA, Bank, Factor, gated_class
 from lzero.cutting import History, changed_attributes, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
@@ -235,27 +235,42 @@ def _attach(sparsifier: Sparsifier, log_alpha: Tensor) -> None:
 
 
 def _gate_modules(sparsifier: Sparsifier) -> None:
-    factors = _factors(sparsifier)
-    for path, module in sparsifier.model.named_modules():
+    model, factors = sparsifier.model, _factors(sparsifier)
+    for path, module in model.named_modules():
         mine = factors.get(path, {})
-        if mine or module is sparsifier.model:
-            _gate_module(module, mine, sparsifier.bank, is_root=module is sparsifier.model)
+        if mine or module is model:
+            module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
+            module.__class__ = gated_class(type(module), tuple(mine), module is model)  # type: ignore[arg-type]
 
 
-def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]]:
-    """For each module path and parameter: the index tables of its gates."""
-    tables = gate_tables(sparsifier.structure, sparsifier.groups)
-    elements = {group.elements: (group.start, group.stop) for group in sparsifier.groups if group.elements}
-    factors: dict[str, dict[str, tuple[dict[int, Tensor], tuple[int, int] | None]]] = {}
-    device = next(sparsifier.model.parameters()).device
-    by_tensor: dict[str, dict[int, Tensor]] = {}
-    for where, table in tables.items():
-        by_tensor.setdefault(where.tensor, {})[where.dim] = torch.as_tensor(table, device=device)
-    for alias, name in sparsifier.structure.aliases.items():
+def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
+    """For each module path and parameter name, where its gates are in the bank; the index is laid on the root."""
+    structure, bank = sparsifier.structure, sparsifier.bank
+    tables = gate_tables(structure, sparsifier.groups)
+    elements = [group for group in sparsifier.groups if group.elements]
+    bank.sizes = [len(table) for table in tables.values()]
+    bank.element_sizes = [group.stop - group.start for group in elements]
+    index = torch.as_tensor(
+        _stacked(list(tables.values()), sparsifier.groups[-1].stop), device=next(sparsifier.model.parameters()).device
+    )
+    sparsifier.model.register_buffer(INDEX, index, persistent=False)
+    dims: dict[str, dict[int, int]] = {}
+    for number, where in enumerate(tables):
+        dims.setdefault(where.tensor, {})[where.dim] = number
+    own = {group.elements: len(tables) + k for k, group in enumerate(elements)}
+    factors: dict[str, dict[str, Factor]] = {}
+    for alias, name in structure.aliases.items():
         path, _, attribute = alias.rpartition(".")
-        if name in by_tensor or name in elements:
-            factors.setdefault(path, {})[attribute] = (by_tensor.get(name, {}), elements.get(name))
+        if name in dims or name in own:
+            factors.setdefault(path, {})[attribute] = Factor(dims.get(name, {}), own.get(name))
     return factors
+
+
+def _stacked(tables: list[Ids], one: int) -> Ids:
+    """All tables one below the other, filled up to one width with the number that stands for no gate."""
+    width = max((table.shape[1] for table in tables), default=1)
+    padded = [np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=one) for table in tables]
+    return np.concatenate([np.empty((0, width), dtype=np.int64), *padded])
 
 
 def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Slice, np.ndarray[Any, Any]]:
@@ -275,27 +290,13 @@ def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Sli
     return tables
 
 
-def _gate_module(module: nn.Module, mine: dict[str, Any], bank: Bank, *, is_root: bool) -> None:
-    factors = {}
-    for name, (tables, elements) in mine.items():
-        buffers = {dim: f"_lzero_{name}_{dim}" for dim in tables}
-        for dim, table in tables.items():
-            module.register_buffer(buffers[dim], table, persistent=False)
-        factors[name] = Factor(buffers, elements)
-    module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = bank, factors
-    module.__class__ = gated_class(type(module), tuple(factors), is_root)  # type: ignore[arg-type]
-
-
 def _detach(module: nn.Module) -> None:
-    factors = module.__dict__.pop("_lzero_factors", None)
-    if factors is None:
+    if module.__dict__.pop("_lzero_factors", None) is None:
         return
     module.__class__ = type(module)._lzero_base  # type: ignore[attr-defined]
     del module.__dict__["_lzero_bank"]
-    for factor in factors.values():
-        for buffer in factor.tables.values():
-            del module._buffers[buffer]
-            module._non_persistent_buffers_set.discard(buffer)
+    if module._buffers.pop(INDEX, None) is not None:
+        module._non_persistent_buffers_set.discard(INDEX)
 
 
 def sparsifier_of(model: nn.Module) -> Sparsifier:

@@ -49,12 +49,14 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
     tensors: dict[str, Value] = {}
     values: dict[Node, Any] = {}
     named = _named_placeholders(program)
+    parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
     inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         if node.op == "placeholder":
             name = named.get(node.name)
             first = None if name is None else aliases.get(name, name)
-            values[node] = _placeholder(node, first, findings.units, tensors, is_input=node.name in inputs)
+            kinds = {"is_input": node.name in inputs, "is_parameter": first in parameters}
+            values[node] = _placeholder(node, first, findings.units, tensors, **kinds)
         elif node.op == "call_function":
             values[node] = _apply(node, values, findings)
         elif node.op == "output":
@@ -75,12 +77,15 @@ def _named_placeholders(program: ExportedProgram) -> dict[str, str]:
     return {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
 
 
-def _placeholder(node: Node, name: str | None, units: Units, tensors: dict[str, Value], *, is_input: bool) -> Value:
+def _placeholder(
+    node: Node, name: str | None, units: Units, tensors: dict[str, Value], *, is_input: bool, is_parameter: bool
+) -> Value:
     """A parameter or buffer has units on every dimension, a model input fixed ones behind the batch."""
     shape = sizes(node.meta["val"]) if isinstance(node.meta.get("val"), Tensor) else ()
     if name is not None:
         if name not in tensors:
-            tensors[name] = Value(units.fresh(size, (name, k)) for k, size in enumerate(shape))
+            sources = [(name, k) if is_parameter else None for k in range(len(shape))]  # gates act on parameters
+            tensors[name] = Value(units.fresh(size, source) for size, source in zip(shape, sources, strict=True))
         return tensors[name]
     if is_input and shape and node.meta["val"].is_floating_point():
         return Value([free(shape[0]), *(units.opaque(size, f"model input {node.name}") for size in shape[1:])])
@@ -93,7 +98,7 @@ def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
         return arguments[0][arguments[1]]
     op = Op(node, module_path(node), findings)
     rule = find_rule(node.target)
-    result = _unknown(op, arguments, named) if rule is None else rule(op, *arguments, **named)
+    result: Any = _unknown(op, arguments, named) if rule is None else rule(op, *arguments, **named)
     return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result
 
 

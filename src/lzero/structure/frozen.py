@@ -36,6 +36,7 @@ class Structure:
     tensors: dict[str, tuple[Ids, ...]]  # the units of each position of each dimension, −1 for none
     readers: dict[Slice, Ids]  # the same for the dimensions where gates act: the units read there
     products: tuple[tuple[Extent, ...], ...]
+    activations: tuple[Ids, ...]  # the same for the dimensions of what is computed, each make-up once
     aliases: dict[str, str]
 
     @cached_property
@@ -88,8 +89,20 @@ def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Struc
         {name: tuple(of(dim) for dim in value) for name, value in analysis.tensors.items()},
         readers,
         tuple(tuple(_extent(dim, of(dim)) for dim in product.dims) for product in analysis.products),
+        _activations(analysis, of),
         analysis.aliases,
     )
+
+
+def _activations(analysis: Analysis, of: Numbering) -> tuple[Ids, ...]:
+    found: dict[tuple[tuple[int, ...], bytes], Ids] = {}
+    for value in analysis.values.values():
+        for each in value if isinstance(value, list) else [value]:
+            for dim in each or ():
+                table = of(dim)
+                if table.size:
+                    found.setdefault((table.shape, table.tobytes()), table)
+    return tuple(found.values())
 
 
 def _extent(dim: Dim, units: Ids) -> Extent:

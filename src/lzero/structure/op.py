@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -72,6 +72,12 @@ class Op:
         return [
             sizes(each) for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, Tensor)
         ]
+
+    def arguments(self, *args: Any, **named: Any) -> dict[str, Any]:
+        """The arguments by the names they have in the operation's schema."""
+        assert isinstance(self.node.target, torch._ops.OpOverload)  # noqa: S101 (operators have schemas)
+        names = (argument.name for argument in self.node.target._schema.arguments)
+        return {**dict(zip(names, args, strict=False)), **named}
 
     def because(self, why: str) -> str:
         """A reason that says where."""

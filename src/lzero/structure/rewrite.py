@@ -99,6 +99,14 @@ def _group_norm(node: Node, values: Values, alive: Alive) -> Call:
     return node.target, (x, groups * _count(channels, alive) // channels.size, *rest), dict(node.kwargs)
 
 
+def _squeeze(node: Node, values: Values, alive: Alive) -> Call:
+    """Only what had one position from the start: a channel that is left alone stays a dimension."""
+    del alive
+    x, *given = _arguments(node)
+    chosen = range(len(values[x])) if not given else [given[0]] if isinstance(given[0], int) else given[0]
+    return aten.squeeze.dims, (x, [dim for dim in chosen if values[x][dim].size == 1]), {}
+
+
 def _arguments(node: Node) -> list[Any]:
     return list(node.args)
 
@@ -113,6 +121,7 @@ _REWRITES: dict[str, Callable[[Node, Values, Alive], Call]] = {
     "aten.split_with_sizes": _split,
     "aten.chunk": _split,
     "aten.tensor_split": _split,
+    "aten.squeeze": _squeeze,
     "aten.slice": _slice,
     "aten.narrow": _narrow,
     "aten.conv1d": _convolution,

@@ -52,8 +52,9 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
             dims.setdefault(letter, []).append(dim)
     for letter, same in dims.items():
         _einsum_letter(op, same, summed=letter not in output)
-    if len(operands) == 2:
-        op.multiplies(*(same[-1] for same in dims.values()))
+    summed = {letter for letter in dims if letter not in output}
+    if any(len(dims[letter]) == 2 for letter in summed):  # what one operand alone is summed over goes first
+        op.multiplies(*(same[-1] for letter, same in dims.items() if letter not in summed or len(same) == 2))
     return Value(dims[letter][0].without_sources() for letter in output)
 
 
@@ -80,6 +81,7 @@ def convolution(
     """Weight [out, in/groups, kernel…]; with groups, a unit is a whole group."""
     del stride, padding, dilation
     spatial = len(weight) - 2
+    op.pin(x[-spatial:], f"{op.name} is over it")
     channels, out = x[-spatial - 1], weight[0]
     if bias is not None:
         out = op.unite(out, bias[0])
@@ -123,6 +125,7 @@ def transposed_convolution(
     del stride, padding, output_padding, dilation
     spatial = len(weight) - 2
     channels, places, batch = x[-spatial - 1], x[-spatial:], x[: -spatial - 1]
+    op.pin(places, f"{op.name} is over it")
     if groups == 1:
         op.contract(channels, weight[0])
         out = weight[1] if bias is None else op.unite(weight[1], bias[0])

@@ -28,13 +28,15 @@ def batch_norm(
 def instance_norm(
     op: Op, x: Value, weight: Value | None, bias: Value | None, mean: Value | None, var: Value | None, *_: Any
 ) -> Value:
-    """Each channel by itself."""
+    """Each channel of each example by itself, over all places."""
+    op.pin(x[2:], "InstanceNorm is over it")
     return _per_channel(op, x, (weight, bias, mean, var))
 
 
 @register_rule("aten.group_norm.default")
 def group_norm(op: Op, x: Value, groups: int, weight: Value | None = None, bias: Value | None = None, *_: Any) -> Value:
     """A group is one unit: its channels share mean and variance."""
+    op.pin(x[2:], "GroupNorm is over it")
     out = _per_channel(op, x, (weight, bias))
     op.unite_blocks(out[1], groups)
     return out

@@ -33,9 +33,14 @@ def prelu(op: Op, x: Value, weight: Value) -> Value:
     return Value(dim.without_sources() for dim in x)
 
 
-@register_rule(
-    "aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.rand_like", "aten.randn_like", "aten.empty_like"
-)
+@register_rule("aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like")
+@register_rule("aten.rand_like", "aten.randn_like")
+def like(op: Op, x: Value, *_: Any, **__: Any) -> Value:
+    """A new tensor that shrinks with the one it is made after."""
+    del op
+    return Value(dim.without_sources() for dim in x)
+
+
 @register_rule("aten.zeros", "aten.ones", "aten.full", "aten.arange", "aten.empty", "aten.scalar_tensor", "aten.eye")
 @register_rule("aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty", "aten.rand", "aten.randn")
 def factory(op: Op, *_: Any, **__: Any) -> Value:

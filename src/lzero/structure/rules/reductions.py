@@ -18,18 +18,12 @@ def _listed(dims: int | list[int] | None, rank: int) -> list[int]:
     "aten.mean.dim", "aten.sum.dim_IntList", "aten.amax", "aten.amin", "aten.logsumexp", "aten.std", "aten.var"
 )
 @register_rule("aten.linalg_vector_norm", "aten.norm", "aten.prod.dim_int", "aten.any.dim", "aten.all.dim")
-def reduction(op: Op, x: Value, *args: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Value:
+def reduction(op: Op, x: Value, *args: Any, **named: Any) -> Value:
     """Summing over units reads them without a weight that could carry a gate."""
-    dims = (
-        dim
-        if dim is not None
-        else next((a for a in args if isinstance(a, int | list) and not isinstance(a, bool)), None)
-    )
-    if op.name.startswith("aten.linalg_vector_norm"):
-        dims = args[1] if len(args) > 1 else dim
-    gone = _listed(dims, len(x))
+    given = op.arguments(x, *args, **named)
+    gone = _listed(given.get("dim"), len(x))
     op.pin([x[k] for k in gone], f"{op.name} is over it")
-    kept = keepdim or True in args
+    kept = given.get("keepdim", False)
     return Value(free(1) if k in gone else d.without_sources() for k, d in enumerate(x) if kept or k not in gone)
 
 

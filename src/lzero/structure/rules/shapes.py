@@ -83,10 +83,10 @@ def expand(op: Op, x: Value, *_: Any, **__: Any) -> Value:
 @register_rule("aten.repeat.default")
 def repeat(op: Op, x: Value, times: list[int]) -> Value:
     """Dimensions one after another several times."""
-    lead = [free(1)] * (len(times) - len(x))
-    if any(n > 1 and dim.size == 1 for n, dim in zip(times[len(lead) :], x, strict=True)):
-        op.pin([dim for dim in x if dim.size == 1], f"{op.name} stretches its only unit")
-    return Value(Dim(np.tile(dim.labels, (n, 1))) for dim, n in zip([*lead, *x], times, strict=True))
+    dims = [*(free(1) for _ in range(len(times) - len(x))), *x]
+    counts = [size // dim.size for size, dim in zip(op.shapes[0], dims, strict=True)]  # those given may be symbols
+    op.pin([dim for dim, n in zip(dims, counts, strict=True) if n > 1 and dim.size == 1], "its only unit is repeated")
+    return Value(Dim(np.tile(dim.labels, (n, 1))) for dim, n in zip(dims, counts, strict=True))
 
 
 @register_rule("aten.repeat_interleave.self_int")
