@@ -76,6 +76,22 @@ def test_one_sample_for_all_readers_of_a_forward():
     assert not torch.equal(first, model(torch.randn(2, 3))[0])
 
 
+def test_outside_a_forward_a_parameter_reads_as_it_is(lenet):
+    model, x = lenet
+    assert model[3].weight is model[3]._parameters["weight"]
+    nn.init.ones_(model[3].weight)
+    model(x).sum().backward()
+    assert model[3].weight is model[3]._parameters["weight"]
+    assert model[3].weight.grad is not None
+
+
+def test_a_part_alone_is_refused(lenet):
+    model, x = lenet
+    model(x)
+    with pytest.raises(LzeroError, match="this Conv2d has gates that its model draws: call that model as a whole"):
+        model[3](torch.randn(1, 6, 12, 12))
+
+
 def test_copies_and_pickles(lenet):
     model, x = lenet
     model(x).sum().backward()
@@ -232,6 +248,40 @@ def test_tied_consumers_are_gated_alike_and_stay_tied():
     assert verify(model, small, x) < 1e-9
 
 
+SHARDED = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from lzero import sparsify
+dist.init_process_group("gloo")
+def train(shard):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Sigmoid(), nn.Linear(16, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    sparsifier = sparsify(model, torch.randn(2, 4), keep_rate=0.6)
+    if shard:
+        mesh = init_device_mesh("cpu", (2,))
+        for layer in (0, 2, 4):
+            fully_shard(model[layer], mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        assert isinstance(sparsifier.log_alpha, DTensor)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(4):
+        torch.manual_seed(step)
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses)
+torch.testing.assert_close(train(True), train(False))
+print("fine")
+dist.destroy_process_group()
+"""
+
+
 DISTRIBUTED = """
 import torch, torch.distributed as dist
 from torch import nn
@@ -262,8 +312,9 @@ dist.destroy_process_group()
 """
 
 
-def test_distributed_data_parallel():
-    """Two processes: gates stay equal, each draws its own sample."""
+@pytest.mark.parametrize("program", [DISTRIBUTED, SHARDED], ids=["DDP", "FSDP2"])
+def test_two_processes(program):
+    """DDP: gates stay equal, each process draws its own sample. FSDP2: with equal noise, the run of one process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -276,7 +327,7 @@ def test_distributed_data_parallel():
         "OMP_NUM_THREADS": "1",
     }
     settings["PYTHONPATH"] = f"{root / 'src'}"
-    command = [sys.executable, "-c", textwrap.dedent(DISTRIBUTED)]
+    command = [sys.executable, "-c", textwrap.dedent(program)]
     ranks = [
         subprocess.Popen(command, env={**settings, "RANK": str(r)}, stdout=-1, stderr=-1, text=True) for r in range(2)
     ]

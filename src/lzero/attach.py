@@ -65,10 +65,20 @@ class Bank:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
         self.inside = False
 
+    def require(self, module: nn.Module, *_: object) -> None:
+        """A gated module's forward pre-hook: it runs as a part of the root, or not at all."""
+        if not self.is_read():
+            raise LzeroError(f"this {type(module).__name__} has gates that its model draws: call that model as a whole")
+
+    def is_read(self) -> bool:
+        """Whether gates count now: in a forward of the root, or where a backward recomputes one.
+
+        At any other time a gated parameter reads as it is, for initialisers, wrappers and the curious.
+        """
+        return self.inside or torch._C._current_graph_task_id() != -1
+
     def piece(self, number: int) -> Tensor:
         """The gates of one dimension in this forward, or in the last one where a checkpoint recomputes it."""
-        if self.values is None:
-            raise LzeroError("gates have no values yet: call the model that was sparsified, not a part of it, first")
         if not self.inside and not torch.compiler.is_compiling() and self._waiting() > 1:
             raise LzeroError(
                 "activation checkpointing recomputes a forward whose gates have been drawn anew since: two forwards "
@@ -165,9 +175,11 @@ class _MultiplyAndCast(torch.autograd.Function):
 
 def gated(module: nn.Module, name: str) -> Tensor:
     """A parameter as a gated module reads it."""
-    bank, factors = module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"]
-    gated_parameter: Tensor = factors[name].apply(bank, module._parameters[name])
-    return gated_parameter
+    bank: Bank = module.__dict__["_lzero_bank"]
+    factor: Factor = module.__dict__["_lzero_factors"][name]
+    raw = module._parameters[name]
+    assert raw is not None  # noqa: S101 (only parameters that exist have gates)
+    return factor.apply(bank, raw) if bank.is_read() else raw
 
 
 @cache

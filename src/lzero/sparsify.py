@@ -29,7 +29,7 @@ from lzero.shrink import check_optimizer, cut_groups, cut_in_place, cut_structur
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
-from lzero.structure.sites import Slice, find_sites
+from lzero.structure.sites import Pinned, Slice, find_sites
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class Sparsifier:
     def _cut(
         self, decision: Decision, optimizer: torch.optim.Optimizer | None, attributes: dict[str, dict[str, int]]
     ) -> None:
-        for module in self.model.modules():
-            _detach(module)
+        self._detach_modules()
         for path, values in attributes.items():
             vars(self.model.get_submodule(path)).update(values)
         structure = cut_structure(self.structure, decision)
@@ -130,13 +129,16 @@ class Sparsifier:
         self.structure, self.groups = structure, tuple(groups)
         _gate_modules(self)
 
-    def remove(self) -> nn.Module:
-        """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
+    def _detach_modules(self) -> None:
         for module in self.model.modules():
             _detach(module)
-        del self.model._parameters[LOG_ALPHA]
         for handle in self._handles:
             handle.remove()
+
+    def remove(self) -> nn.Module:
+        """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
+        self._detach_modules()
+        del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]
         return self.model
 
@@ -176,6 +178,10 @@ def sparsify(
     names = [site.name for site in sites]
     chosen = choose(names, include, exclude)
     kept = [site for site in sites if site.name in chosen]
+    left_out = [site for site in sites if site.name not in chosen]
+    pinned += [
+        Pinned(s.name, s.size, "could be removed; left out by include and exclude", s.consumers) for s in left_out
+    ]
     structure = freeze(analysis, kept, pinned)
     groups = unit_groups(kept) if units != "weights" else []
     matrices = _dense_weights(model, structure)
@@ -225,22 +231,24 @@ def _initial(
 def _attach(sparsifier: Sparsifier, log_alpha: Tensor) -> None:
     """Change the model: everything has been checked before."""
     model = sparsifier.model
-    _gate_modules(sparsifier)
     model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
     model.__dict__["_lzero_sparsifier"] = sparsifier
-    sparsifier._handles = [
-        model.register_forward_pre_hook(sparsifier.bank.begin),
-        model.register_forward_hook(sparsifier.bank.end, always_call=True),
-    ]
+    _gate_modules(sparsifier)
 
 
 def _gate_modules(sparsifier: Sparsifier) -> None:
     model, factors = sparsifier.model, _factors(sparsifier)
+    sparsifier._handles = [
+        model.register_forward_pre_hook(sparsifier.bank.begin),
+        model.register_forward_hook(sparsifier.bank.end, always_call=True),
+    ]
     for path, module in model.named_modules():
         mine = factors.get(path, {})
         if mine or module is model:
             module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
             module.__class__ = gated_class(type(module), tuple(mine), module is model)  # type: ignore[arg-type]
+        if mine and module is not model:
+            sparsifier._handles.append(module.register_forward_pre_hook(sparsifier.bank.require))
 
 
 def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:

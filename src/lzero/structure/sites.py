@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lzero.structure.analysis import Analysis
 
@@ -39,7 +39,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Pinned:
-    """Units that are read by parameters and cannot be removed."""
+    """Units of parameters that cannot be removed, and why."""
 
     name: str
     size: int
@@ -50,6 +50,8 @@ class Pinned:
 def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
     """The removable and the pinned units of a model, in the order of its parameters."""
     read_by = _consumers(analysis)
+    for label in _fixed_and_unread(analysis, read_by):
+        read_by[label] = []
     held_by = _holders(analysis, set(read_by))
     groups: dict[tuple[int, str | None], list[int]] = {}
     for label in read_by:
@@ -69,7 +71,7 @@ def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
             sites.append(Site(name, tuple(sorted(labels)), producers, followers, tuple(consumers)))
         else:
             pinned.append(Pinned(name, len(labels), reason, tuple(consumers)))
-    return sites, pinned + _unread(analysis, names)
+    return sites, pinned
 
 
 def _consumers(analysis: Analysis) -> dict[int, list[Slice]]:
@@ -119,13 +121,7 @@ def _unique_name(holders: list[Slice], consumers: list[Slice], taken: set[str], 
     return name
 
 
-def _unread(analysis: Analysis, names: set[str]) -> list[Pinned]:
-    """Parameters of operations without a rule: nobody is known to read them."""
-    found: dict[str, Pinned] = {}
-    for tensor, value in analysis.tensors.items():
-        for dim in value:
-            for label in _labels(analysis, dim.labels)[:1]:
-                reason, path = analysis.units.reason(label), tensor.rpartition(".")[0]
-                if reason and "has no rule" in reason and path not in names:
-                    found.setdefault(path or tensor, Pinned(path or tensor, dim.size, reason, ()))
-    return list(found.values())
+def _fixed_and_unread(analysis: Analysis, read: Mapping[int, object]) -> list[int]:
+    """Units of parameters that cannot be removed and that no parameter reads: outputs, unknown operations."""
+    labels = (label for value in analysis.tensors.values() for dim in value for label in _labels(analysis, dim.labels))
+    return [label for label in dict.fromkeys(labels) if label not in read and analysis.units.reason(label) is not None]
