@@ -23,7 +23,8 @@ from torch import nn
 
 from lzero.compact import compact
 from lzero.decision import Decision, decide
-from lzero.sparsify import Sparsifier, sparsify
+from lzero.sparsifier import Sparsifier
+from lzero.sparsify import sparsify
 from lzero.structure.sites import Site
 from lzero.structure.units import NONE
 from lzero.verify import verify

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lzero import LzeroError, compact, sparsify, verify
 from lzero.attach import LOG_ALPHA
-from lzero.sparsify import sparsifier_of
+from lzero.sparsifier import sparsifier_of
 from tests.models import MODELS, build, set_gates
 
 
@@ -57,23 +57,42 @@ def test_the_users_own_keys_stay(lenet):
     assert dict(model.named_parameters())["0.weight"] is model[0]._parameters["weight"]
 
 
-def test_one_sample_for_all_readers_of_a_forward():
-    """A weight that is read twice in one forward is gated alike."""
+class Twice(nn.Module):
+    """A model that reads a gated weight twice in one forward."""
 
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 2)
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(3, 32), nn.Linear(32, 2)
 
-        def forward(self, x):
-            hidden = torch.sigmoid(self.one(x))
-            return self.two(hidden), self.two(hidden)
+    def forward(self, x):
+        hidden = torch.sigmoid(self.one(x))
+        return self.two(hidden), self.two(hidden)
 
-    model = Twice()
-    sparsify(model, torch.randn(2, 3), keep_rate=0.5)
-    first, again = model(torch.randn(2, 3))
+
+def under_autocast(model):
+    return torch.autocast("cpu", dtype=torch.bfloat16)(model)
+
+
+WRAPPERS = {
+    "nothing": lambda model: model,
+    "a copy": copy.deepcopy,
+    "a pickle": lambda model: pickle.loads(pickle.dumps(model)),  # noqa: S301
+    "compile": lambda model: torch.compile(model, fullgraph=True),
+    "autocast": under_autocast,
+    "DataParallel's module": lambda model: nn.ModuleDict({"inner": model})["inner"],
+    "checkpointing": lambda model: lambda x: checkpoint(model, x, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_one_sample_for_all_readers_of_a_forward(wrap):
+    model, x = Twice(), torch.randn(2, 3)
+    sparsify(model, x, keep_rate=0.5)
+    wrapped = wrap(model)
+    first, again = wrapped(x)
     assert torch.equal(first, again)
-    assert not torch.equal(first, model(torch.randn(2, 3))[0])
+    assert not torch.equal(first, wrapped(x)[0])
+    sum(part.float().sum() for part in wrapped(x)).backward()
 
 
 def test_outside_a_forward_a_parameter_reads_as_it_is(lenet):

@@ -14,8 +14,9 @@ SOURCE = ROOT / "src" / "lzero"
 
 # Each part may import from the parts before it. `errors` and `files` are open to all.
 ORDER = [
-    "laws", "gates", "structure", "attach", "gating", "plan", "decision", "layers", "surgery", "verify", "patch",
-    "graph", "cutting", "shrink", "sparsify", "costs", "compact", "measure", "storage", "report", "reproduce", "cli",
+    "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery", "verify",
+    "patch", "graph", "cutting", "shrink", "sparsifier", "sparsify", "costs", "compact", "measure", "storage",
+    "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 

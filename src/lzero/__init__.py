@@ -5,7 +5,8 @@ from lzero.errors import LzeroError
 from lzero.gates import Gate
 from lzero.laws import HardConcrete
 from lzero.measure import measure
-from lzero.sparsify import Sparsifier, sparsify
+from lzero.sparsifier import Sparsifier
+from lzero.sparsify import sparsify
 from lzero.storage import load, save
 from lzero.verify import verify
 

@@ -64,6 +64,8 @@ class Bank:
     def end(self, *_: object) -> None:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
         self.inside = False
+        if torch.compiler.is_compiling():  # the compiler recomputes by itself, and would guard on what is left here
+            self.values, self._pieces = None, ()
 
     def require(self, module: nn.Module, *_: object) -> None:
         """A gated module's forward pre-hook: it runs as a part of the root, or not at all."""

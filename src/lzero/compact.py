@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from lzero.cutting import Fallback, cut_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError
-from lzero.sparsify import sparsifier_of
+from lzero.sparsifier import sparsifier_of
 
 if TYPE_CHECKING:
     from torch import nn

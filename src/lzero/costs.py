@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lzero.decision import Decision
-    from lzero.sparsify import Sparsifier
+    from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Structure
 
 Cost = Literal["l0", "params", "macs"]
@@ -50,8 +50,8 @@ class Terms:
     constants: Tensor
 
     def __call__(self, widths: Tensor) -> Tensor:
-        """The sum."""
-        return (self.constants.to(widths) * widths[self.factors].prod(-1)).sum()
+        """Every term, `[terms]`."""
+        return self.constants.to(widths) * widths[self.factors].prod(-1)
 
 
 class Costs:
@@ -61,6 +61,7 @@ class Costs:
         structure = structure or sparsifier.structure
         self._columns = column_spans(sparsifier)
         self._one = structure.num_units + sum(stop - start for start, stop in self._columns.values())
+        self._spans = [structure.span(site) for site in structure.sites]
         self._tables: list[Ids] = []
         self._known: dict[bytes, int] = {}
         parameters = {structure.aliases[n] for n, _ in sparsifier.model.named_parameters() if n in structure.aliases}
@@ -110,8 +111,26 @@ class Costs:
 
     def __call__(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
         """One cost, differentiable in `alive`."""
-        terms = {"params": self.params, "macs": self.macs}[cost]
-        return terms(self.widths(alive))
+        return self._of(cost)(self.widths(alive)).sum()
+
+    def per_site(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
+        """The cost of all that a site's units touch, `[sites]`: what makes them, follows them and reads them.
+
+        A weight between two sites counts for both.
+        """
+        terms = self._of(cost)
+        return self._touches(terms).to(alive) @ terms(self.widths(alive))
+
+    def _of(self, cost: Literal["params", "macs"]) -> Terms:
+        return {"params": self.params, "macs": self.macs}[cost]
+
+    def _touches(self, terms: Terms) -> Tensor:
+        """Which terms have a width with units of which site, `[sites, terms]`."""
+        of_width = torch.zeros(len(self._spans), self.widths.count + 1, dtype=torch.bool)
+        for k, span in enumerate(self._spans):
+            mine = ((self.widths.members >= span.start) & (self.widths.members < span.stop)).any(-1)
+            of_width[k, self.widths.width_of[mine]] = True
+        return of_width[:, terms.factors].any(-1)
 
 
 def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:

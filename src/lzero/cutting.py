@@ -20,7 +20,7 @@ from lzero.verify import verify
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
-    from lzero.sparsify import Sparsifier
+    from lzero.sparsifier import Sparsifier
     from lzero.structure.capture import Inputs
 
 Fallback = Literal["error", "graph"]

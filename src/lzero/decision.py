@@ -14,7 +14,7 @@ from lzero.errors import ArgumentError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from lzero.sparsify import Sparsifier
+    from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Structure
     from lzero.structure.sites import Site, Slice
 

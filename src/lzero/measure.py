@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -12,7 +12,7 @@ from lzero.costs import Costs, decided_alive, expected_alive, l0_weights
 from lzero.cutting import plain_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError
-from lzero.sparsify import Sparsifier
+from lzero.sparsifier import Sparsifier
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import freeze
@@ -44,10 +44,12 @@ class Count:
 
 @dataclass(frozen=True)
 class SiteCount:
-    """The units of one site."""
+    """One site: its units, and the cost of all they touch."""
 
     name: str
     units: Count
+    params: Count
+    macs: Count
 
 
 @dataclass(frozen=True)
@@ -96,15 +98,20 @@ def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement
     is_open = (decision.gates > 0).double()
     alive, expected = decided_alive(sparsifier, decision), expected_alive(sparsifier, probability)
 
-    def count(terms: str) -> Count:
-        dense, likely, left = (float(costs(terms, a)) for a in (torch.ones_like(alive), expected, alive))  # type: ignore[arg-type]
+    def count(cost: Literal["params", "macs"]) -> Count:
+        dense, likely, left = (float(costs(cost, a)) for a in (torch.ones_like(alive), expected, alive))
         return Count(round(dense), likely, round(left))
+
+    def per_site(cost: Literal["params", "macs"]) -> list[Count]:
+        dense, likely, left = (costs.per_site(cost, a).tolist() for a in (torch.ones_like(alive), expected, alive))
+        return [Count(round(d), e, round(r)) for d, e, r in zip(dense, likely, left, strict=True)]
 
     weights = l0_weights(sparsifier)
     sites = []
-    for site in structure.sites:
+    for site, params, macs in zip(structure.sites, per_site("params"), per_site("macs"), strict=True):
         span = structure.span(site)
-        sites.append(SiteCount(site.name, Count(site.size, float(expected[span].sum()), int(alive[span].sum()))))
+        units = Count(site.size, float(expected[span].sum()), int(alive[span].sum()))
+        sites.append(SiteCount(site.name, units, params, macs))
     gates = Count(len(probability), float(probability.sum()), int(is_open.sum()))
     l0 = Count(int(weights.sum()), float((weights * probability).sum()), int((weights * is_open).sum()))
     return Measurement(gates, l0, count("params"), count("macs"), tuple(sites))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lzero.gating import GateGroup
-    from lzero.sparsify import Sparsifier
+    from lzero.sparsifier import Sparsifier
 
 # Their state describes rows, columns or the whole, not single parameters: cutting it would change the next step.
 MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)

@@ -161,6 +161,10 @@ def test_measuring_counts_what_is_left():
     assert measure(model, torch.cat([x, x])).macs.realised == 2 * record.macs.realised
     assert record.gates.realised == int((sparsifier.law.estimate("eq13") > 0).sum())
     assert sum(site.units.realised for site in record.sites) >= record.gates.realised
+    first = record.sites[0]  # 6 maps: made by 25 weights and a bias each, read by 10 × 25 weights each
+    assert (first.units.dense, first.params.dense) == (6, 6 * 25 + 6 + 10 * 6 * 25)
+    kept, read = first.units.realised, record.sites[1].units.realised
+    assert first.params.realised == kept * 25 + kept + read * kept * 25
     with pytest.raises(LzeroError, match="inputs: expected inputs"):
         measure(small)
 

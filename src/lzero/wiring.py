@@ -1,0 +1,94 @@
+"""Between a model and its gates: which module reads which piece of the bank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from lzero.attach import INDEX, Factor, gated_class
+from lzero.structure.units import NONE, Ids
+
+if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
+    from lzero.gating import GateGroup
+    from lzero.sparsifier import Sparsifier
+    from lzero.structure.frozen import Structure
+    from lzero.structure.sites import Slice
+
+
+def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
+    """Let every gated parameter of the model read as gated; the hooks that do it are returned."""
+    model, factors = sparsifier.model, _factors(sparsifier)
+    handles = [
+        model.register_forward_pre_hook(sparsifier.bank.begin),
+        model.register_forward_hook(sparsifier.bank.end, always_call=True),
+    ]
+    for path, module in model.named_modules():
+        mine = factors.get(path, {})
+        if mine or module is model:
+            module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
+            module.__class__ = gated_class(type(module), tuple(mine), module is model)  # type: ignore[arg-type]
+        if mine and module is not model:
+            handles.append(module.register_forward_pre_hook(sparsifier.bank.require))
+    return handles
+
+
+def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
+    """For each module path and parameter name, where its gates are in the bank; the index is laid on the root."""
+    structure, bank = sparsifier.structure, sparsifier.bank
+    tables = gate_tables(structure, sparsifier.groups)
+    elements = [group for group in sparsifier.groups if group.elements]
+    bank.sizes = [len(table) for table in tables.values()]
+    bank.element_sizes = [group.stop - group.start for group in elements]
+    index = torch.as_tensor(
+        _stacked(list(tables.values()), sparsifier.groups[-1].stop), device=next(sparsifier.model.parameters()).device
+    )
+    sparsifier.model.register_buffer(INDEX, index, persistent=False)
+    dims: dict[str, dict[int, int]] = {}
+    for number, where in enumerate(tables):
+        dims.setdefault(where.tensor, {})[where.dim] = number
+    own = {group.elements: len(tables) + k for k, group in enumerate(elements)}
+    factors: dict[str, dict[str, Factor]] = {}
+    for alias, name in structure.aliases.items():
+        path, _, attribute = alias.rpartition(".")
+        if name in dims or name in own:
+            factors.setdefault(path, {})[attribute] = Factor(dims.get(name, {}), own.get(name))
+    return factors
+
+
+def _stacked(tables: list[Ids], one: int) -> Ids:
+    """All tables one below the other, filled up to one width with the number that stands for no gate."""
+    width = max((table.shape[1] for table in tables), default=1)
+    padded = [np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=one) for table in tables]
+    return np.concatenate([np.empty((0, width), dtype=np.int64), *padded])
+
+
+def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Slice, Ids]:
+    """For each gated dimension the numbers of each position's gates; positions without point past the last gate."""
+    columns = {group.columns: group for group in groups if group.columns}
+    one = max(group.stop for group in groups)
+    readers = structure.readers if any(group.site for group in groups) else {}
+    tables = {}
+    for where in dict.fromkeys([*readers, *columns]):
+        parts = []
+        if where in readers:
+            parts.append(structure.readers[where])
+        if where in columns:
+            parts.append(np.arange(columns[where].start, columns[where].stop)[:, None])
+        table = np.concatenate(parts, axis=1)
+        tables[where] = np.where(table == NONE, one, table)
+    return tables
+
+
+def release(module: nn.Module) -> None:
+    """Give a module its own class back."""
+    if module.__dict__.pop("_lzero_factors", None) is None:
+        return
+    module.__class__ = type(module)._lzero_base  # type: ignore[attr-defined]
+    del module.__dict__["_lzero_bank"]
+    if module._buffers.pop(INDEX, None) is not None:
+        module._non_persistent_buffers_set.discard(INDEX)
