@@ -37,6 +37,7 @@ class Bank:
         self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
         self.values: Tensor | None = None
         self.inside = False
+        self._depth = 0
         self._pieces: tuple[Tensor, ...] = ()
         self._pending: list[weakref.ref[Any]] = []
 
@@ -46,6 +47,9 @@ class Bank:
 
     def begin(self, root: nn.Module, *_: object) -> None:
         """Draw one sample for this forward: the root's forward pre-hook."""
+        self._depth += 1
+        if self._depth > 1:  # a model that calls itself is still in the same forward
+            return
         law = self.law(root.get_parameter(LOG_ALPHA))
         gates = law.rsample() if root.training else law.estimate(self.estimator)
         if root.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
@@ -63,6 +67,9 @@ class Bank:
 
     def end(self, *_: object) -> None:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
+        self._depth = max(0, self._depth - 1)
+        if self._depth:
+            return
         self.inside = False
         if torch.compiler.is_compiling():  # the compiler recomputes by itself, and would guard on what is left here
             self.values, self._pieces = None, ()
@@ -112,7 +119,7 @@ class Bank:
 
     def __getstate__(self) -> dict[str, Any]:
         # Values are part of an autograd graph, which can be neither copied nor pickled.
-        return {**self.__dict__, "values": None, "_pieces": (), "inside": False, "_pending": []}
+        return {**self.__dict__, "values": None, "_pieces": (), "inside": False, "_depth": 0, "_pending": []}
 
 
 def _is_waiting(ref: weakref.ref[Any]) -> bool:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.attach import gated
+from lzero.decision import Decision
 from lzero.errors import LzeroError
 from lzero.graph import alive_in, graph_model
 from lzero.patch import patch_attributes
@@ -19,7 +20,6 @@ from lzero.surgery import cut_model
 from lzero.verify import verify
 
 if TYPE_CHECKING:
-    from lzero.decision import Decision
     from lzero.sparsifier import Sparsifier
     from lzero.structure.capture import Inputs
 
@@ -66,22 +66,41 @@ def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> 
 def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallback: Fallback) -> nn.Module:
     """The cut model once its outputs are right: as it is, with attributes patched, or as a graph."""
     model, inputs = sparsifier.model, sparsifier.example_inputs
-    if _failure(model, small, inputs) is None:
-        return small
     dense = plain_copy(sparsifier)
-    analysis = analyse(dense, inputs)
-    patch_attributes(small, analysis, alive_in(analysis, sparsifier.structure, decision))
     failure = _failure(model, small, inputs)
+    if failure is not None:
+        analysis = analyse(dense, inputs)
+        alive = alive_in(analysis, sparsifier.structure, decision)
+        if patch_attributes(small, analysis, alive, lambda: _failure(model, small, inputs) is None):
+            failure = None
+    if failure is None and _runs_in_training(dense, inputs) and not _runs_in_training(small, inputs):
+        failure = "in training it reads units that it does not read in evaluation"
     if failure is None:
         return small
     if fallback == "error":
         raise LzeroError(
             f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); "
-            'pass fallback="graph" to get the smaller model as a torch.fx.GraphModule'
+            'compact(model, fallback="graph") gives the smaller model as a torch.fx.GraphModule'
         )
+    decision = Decision(
+        decision.units, {}, decision.gates
+    )  # closed columns stay, as zeros: a graph has no index layers
+    small = plain_copy(sparsifier)
+    cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
     graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
     verify(model, graph, inputs)
     return graph.train(model.training)
+
+
+def _runs_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> bool:
+    """Whether a forward in training mode comes through; a copy runs it, because BatchNorm would remember."""
+    trial = copy.deepcopy(model).train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            trial(*inputs)
+    except Exception:  # whatever the model's code raises
+        return False
+    return True
 
 
 def _failure(model: nn.Module, small: nn.Module, inputs: Inputs) -> str | None:

@@ -43,8 +43,6 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
 
     With `round_to`, widths are made divisible by it by keeping the likeliest of the closed units.
     """
-    if round_to < 1:
-        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
     with torch.no_grad():
         gates = sparsifier.law.estimate(sparsifier.bank.estimator)
     return decide_from(sparsifier, gates.cpu(), round_to)
@@ -52,6 +50,8 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
 
 def decide_from(sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1) -> Decision:
     """The decision for given values of the gates."""
+    if not isinstance(round_to, int) or round_to < 1:
+        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     location = np.append(sparsifier.log_alpha.detach().cpu().numpy(), 0.0)

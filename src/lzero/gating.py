@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
@@ -13,7 +14,7 @@ from lzero.structure.sites import Pinned, Site, Slice
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from lzero.structure.frozen import Structure
 
@@ -64,9 +65,16 @@ def _matching(names: Sequence[str], globs: Globs, argument: str) -> set[str]:
     return matched
 
 
+def check_keep_rates(names: Sequence[str], keep_rate: float | Mapping[str, float]) -> None:
+    """Refuse a glob that matches no group."""
+    if isinstance(keep_rate, Mapping):
+        for glob in keep_rate:
+            _matching(names, glob, "keep_rate")
+
+
 def keep_rate_of(name: str, keep_rate: float | Mapping[str, float], default: float) -> float:
     """The keep rate for a group: one number for all, or the first glob that matches its name."""
-    if not isinstance(keep_rate, int | float):
+    if isinstance(keep_rate, Mapping):
         return next((rate for glob, rate in keep_rate.items() if fnmatchcase(name, glob)), default)
     return float(keep_rate)
 

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
-from torch.fx import Node
-from torch.utils._pytree import tree_leaves
 
 from lzero.structure.capture import module_path
 from lzero.structure.rewrite import rewritten
+from lzero.structure.units import Dim
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.fx import Node
+
     from lzero.structure.analysis import Analysis
     from lzero.structure.rewrite import Alive
 
+Change = tuple[nn.Module, str, int, int]  # module, attribute, old value, new value
 
-def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive) -> None:
-    """Set whole-number attributes to their new value where an operation of that very module shows old and new.
 
-    A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, gets 72 there. It
-    is a guess with evidence: the caller verifies the outputs.
+def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: Callable[[], bool]) -> bool:
+    """Set as few whole-number attributes as make the model work; False, and nothing set, where none do.
+
+    A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
+    Attributes of one name are set together; `works` verifies the outputs.
     """
-    for path, sizes in changed_sizes(analysis, alive).items():
-        module = small.get_submodule(path)
-        if type(module).__module__.startswith("torch.nn."):
-            continue
-        for name, value in list(vars(module).items()):
-            if type(value) is int and value in sizes:
-                setattr(module, name, sizes[value])
+    by_name: dict[str, list[Change]] = {}
+    for change in _candidates(small, changed_sizes(analysis, alive)):
+        by_name.setdefault(change[1], []).append(change)
+    for count in range(1, len(by_name) + 1):
+        for names in combinations(by_name, count):
+            changes = [change for name in names for change in by_name[name]]
+            for module, name, _, new in changes:
+                setattr(module, name, new)
+            if works():
+                return True
+            for module, name, old, _ in changes:
+                setattr(module, name, old)
+    return False
+
+
+def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
+    found = []
+    for path, module in small.named_modules():
+        changed = {} if type(module).__module__.startswith("torch.nn.") else sizes.get(path, {})
+        for name, value in vars(module).items():
+            if type(value) is int and value in changed:
+                found.append((module, name, value, changed[value]))
+    return found
 
 
 def changed_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
-    """For each module path: old size → new size, where its operations agree on it."""
+    """For each module path: old size → new size of the dimensions its operations write down, where they agree."""
     seen: dict[str, dict[int, set[int]]] = {}
     for node in analysis.values:
         if node.op == "call_function":
@@ -45,13 +67,10 @@ def changed_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]
 
 
 def _pairs(node: Node, analysis: Analysis, alive: Alive) -> list[tuple[int, int]]:
-    _, args, kwargs = rewritten(node, analysis.values, alive)
-    before, after = _numbers((node.args, node.kwargs)), _numbers((args, kwargs))
-    if str(node.target) == "aten.split.Tensor":
-        parts = set(args[1])
-        return [(int(node.args[1]), parts.pop())] if len(parts) == 1 else []  # type: ignore[arg-type]
-    return list(zip(before, after, strict=True)) if len(before) == len(after) else []
-
-
-def _numbers(arguments: Any) -> list[int]:
-    return [leaf for leaf in tree_leaves(arguments) if type(leaf) is int]
+    target, args, _ = rewritten(node, analysis.values, alive)
+    if target == node.target and args == node.args:
+        return []
+    value: Any = analysis.values[node]
+    dims = [dim for part in (value if isinstance(value, list) else [value]) for dim in part if isinstance(dim, Dim)]
+    with_units = [dim for dim in dims if dim.labels.shape[1]]  # a batch of eight says nothing about eight heads
+    return [(dim.size, int(alive(dim).sum())) for dim in with_units]

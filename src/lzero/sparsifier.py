@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.cutting import History, changed_attributes, cut_copy
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.shrink import check_optimizer, cut_groups, cut_in_place, cut_structure, decide_shrink
 from lzero.wiring import gate_modules, release
@@ -51,8 +52,9 @@ class Sparsifier:
     @property
     def log_alpha(self) -> nn.Parameter:
         """The locations of all gates, in one vector."""
-        parameter = self.model._parameters[LOG_ALPHA]
-        assert parameter is not None  # noqa: S101 (registered by sparsify, taken away by remove)
+        parameter = self.model._parameters.get(LOG_ALPHA)
+        if parameter is None:
+            raise LzeroError("the gates of this model have been removed; call lzero.sparsify again")
         return parameter
 
     @property
@@ -102,11 +104,19 @@ class Sparsifier:
         decision = decide_shrink(self, threshold, round_to)
         removed = int((~decision.units).sum())
         if removed:
-            copies = [sparsifier_of(average) for average in averages]
+            copies = [self._same(average) for average in averages]
             small = cut_copy(self, decision, fallback="error")
             for sparsifier, its_optimizer in [(self, optimizer), *((each, None) for each in copies)]:
                 sparsifier._cut(decision, its_optimizer, small)
         return removed
+
+    def _same(self, average: nn.Module) -> Sparsifier:
+        """The sparsifier of an averaged copy, which must have been cut like this model so far."""
+        other = sparsifier_of(average.module if isinstance(average, AveragedModel) else average)
+        if other.history.sites != self.history.sites or other.history.dense != self.history.dense:
+            expected = "copies of this model that were cut along with it"
+            raise ArgumentError.about("averages", expected=expected, got="one of other sizes")
+        return other
 
     def _cut(self, decision: Decision, optimizer: torch.optim.Optimizer | None, small: nn.Module) -> None:
         """Cut this model like `small`, a copy that is known to be right."""
@@ -129,6 +139,7 @@ class Sparsifier:
 
     def remove(self) -> nn.Module:
         """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
+        sparsifier_of(self.model)
         self._release()
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]

@@ -15,6 +15,7 @@ from lzero.gating import (
     GateGroup,
     Globs,
     UnitKind,
+    check_keep_rates,
     check_units,
     choose,
     column_groups,
@@ -62,9 +63,9 @@ def sparsify(
     torch.Size([8])
     """
     check_units(units)
-    if "_lzero_sparsifier" in model.__dict__:
+    if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
-    positional = as_tuple(example_inputs)
+    positional = tuple(x.detach() if isinstance(x, Tensor) else x for x in as_tuple(example_inputs))
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
     names = [site.name for site in sites]
@@ -76,13 +77,14 @@ def sparsify(
     ]
     structure = freeze(analysis, kept, pinned)
     groups = unit_groups(kept) if units != "weights" else []
-    matrices = _dense_weights(model, structure)
+    matrices = _dense_weights(model, structure) & analysis.used_once()
     if units == "paper" or inputs:
         groups += column_groups(structure, pinned, matrices, structure.num_units)
     if units == "weights":
         groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
     if not groups:
         raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}")
+    check_keep_rates([group.name for group in groups], keep_rate)
     bank = Bank(beta, gamma, zeta, estimator)
     log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
     sparsifier = Sparsifier(model, structure, groups, bank, positional)

@@ -82,10 +82,11 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers, each shared one once."""
     state = model.state_dict()
-    first: dict[int, str] = {}
+    first: dict[object, str] = {}
     for name, tensor in state.items():
-        first.setdefault(tensor.data_ptr() if tensor.numel() else id(tensor), name)
-    return {name: state[name].detach().contiguous() for name in first.values()}
+        whole = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        first.setdefault(whole if tensor.numel() else name, name)
+    return {name: state[name].detach().contiguous().clone() for name in first.values()}
 
 
 def _trivial_plan(model: nn.Module) -> dict[str, Any]:

@@ -36,6 +36,12 @@ class Analysis:
     readings: list[Reading]
     products: list[Product]
 
+    def used_once(self) -> set[str]:
+        """Parameters and buffers that exactly one operation reads."""
+        named = _named_placeholders(self.program)
+        uses = {self.aliases.get(named[n.name], named[n.name]): len(n.users) for n in self.values if n.name in named}
+        return {name for name, count in uses.items() if count == 1}
+
 
 def analyse(model: nn.Module, example_inputs: Inputs) -> Analysis:
     """Capture the model and apply the rules."""
@@ -49,13 +55,14 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
     tensors: dict[str, Value] = {}
     values: dict[Node, Any] = {}
     named = _named_placeholders(program)
+    saved = {aliases.get(name, name) for name in model.state_dict()}
     parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
     inputs = set(program.graph_signature.user_inputs)
     for node in program.graph.nodes:
         if node.op == "placeholder":
             name = named.get(node.name)
             first = None if name is None else aliases.get(name, name)
-            kinds = {"is_input": node.name in inputs, "is_parameter": first in parameters}
+            kinds = {"is_input": node.name in inputs, "is_parameter": first in parameters, "is_saved": first in saved}
             values[node] = _placeholder(node, first, findings.units, tensors, **kinds)
         elif node.op == "call_function":
             values[node] = _apply(node, values, findings)
@@ -78,10 +85,19 @@ def _named_placeholders(program: ExportedProgram) -> dict[str, str]:
 
 
 def _placeholder(
-    node: Node, name: str | None, units: Units, tensors: dict[str, Value], *, is_input: bool, is_parameter: bool
+    node: Node,
+    name: str | None,
+    units: Units,
+    tensors: dict[str, Value],
+    *,
+    is_input: bool,
+    is_parameter: bool,
+    is_saved: bool,
 ) -> Value:
     """A parameter or buffer has units on every dimension, a model input fixed ones behind the batch."""
     shape = sizes(node.meta["val"]) if isinstance(node.meta.get("val"), Tensor) else ()
+    if name is not None and not is_saved:
+        return Value(units.opaque(size, f"buffer {name} is not saved with the model") for size in shape)
     if name is not None:
         if name not in tensors:
             sources = [(name, k) if is_parameter else None for k in range(len(shape))]  # gates act on parameters

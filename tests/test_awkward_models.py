@@ -1,0 +1,175 @@
+"""Models that people write and that a careless removal would get wrong."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
+
+from lzero import LzeroError, compact, load, save, sparsify, verify
+from tests.models import build, set_gates
+
+
+class Auxiliary(nn.Module):
+    """A second head that runs in training only."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.second = nn.Linear(4, 8), nn.Linear(8, 2), nn.Linear(8, 3)
+
+    def forward(self, x):
+        hidden = F.softplus(self.body(x))
+        return (self.head(hidden), self.second(hidden)) if self.training else self.head(hidden)
+
+
+def test_units_that_only_training_reads_are_not_cut_away():
+    model = Auxiliary()
+    sparsifier = sparsify(model, torch.randn(3, 4))
+    sparsifier.log_alpha.data[:4] = -60.0
+    for cut in (lambda: compact(model), sparsifier.shrink):
+        with pytest.raises(LzeroError, match="in training it reads units that it does not read in evaluation"):
+            cut()
+
+
+class Limited(nn.Module):
+    """Heads by an attribute, and another attribute of the same value that has nothing to do with them."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads, self.longest, self.qkv, self.out = 4, 4, nn.Linear(12, 36), nn.Linear(12, 2)
+
+    def forward(self, x):
+        x = x[:, : self.longest]
+        q, k, v = (t.reshape(len(x), -1, self.heads, 3).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        return self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("batch", [2, 4])
+def test_attributes_that_are_not_sizes_keep_their_value(batch):
+    model, x = Limited().double(), torch.randn(batch, 2, 12).double()
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[:2] = -60.0
+    small = compact(model)
+    assert (small.heads, small.longest) == (2, 4)
+    longer = torch.randn(batch, 4, 12).double()
+    assert verify(model, small, longer) <= 1e-9
+
+
+def test_masked_logits_and_noise_in_evaluation():
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            logits = self.two(torch.sigmoid(self.one(x) + torch.randn(len(x), 1, dtype=x.dtype)))
+            return logits.masked_fill(torch.tensor([False, True, False]), -torch.inf)
+
+    model, x = Noisy().double(), torch.randn(2, 4).double()
+    set_gates(sparsify(model, x), 0.5)
+    assert verify(model, compact(model), x) <= 1e-9
+
+
+def test_a_model_that_calls_itself_is_one_forward():
+    class Recursive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(4, 8), nn.Linear(8, 4)
+
+        def forward(self, x, depth=1):
+            x = self.two(torch.sigmoid(self.one(x)))
+            return self(x, depth - 1) if depth else x
+
+    model, x = Recursive().double(), torch.randn(2, 4).double()
+    set_gates(sparsify(model, x), 0.5)
+    assert verify(model, compact(model), x) <= 1e-9
+    model.train()(x).sum().backward()
+
+
+def test_single_inputs_in_a_graph_stay_as_zeros():
+    class Grid(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.conv = nn.Linear(5, 24), nn.Conv1d(6, 2, 1)
+
+        def forward(self, x):
+            return self.conv(F.softplus(self.fc(x)).view(-1, 6, 4))
+
+    model, x = Grid().double(), torch.randn(3, 5).double()
+    set_gates(sparsify(model, x, inputs=True), 0.4)
+    assert verify(model, compact(model, fallback="graph"), x) <= 1e-9
+
+
+def test_a_weight_used_twice_does_not_choose_its_inputs():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode = nn.Linear(6, 4)
+
+        def forward(self, x):
+            return F.linear(torch.tanh(self.encode(x)), self.encode.weight.t())
+
+    model, x = Tied().double(), torch.randn(2, 6).double()
+    sparsifier = sparsify(model, x, inputs=True)
+    assert [group.name for group in sparsifier.groups] == ["encode"]
+    set_gates(sparsifier, 0.5)
+    assert verify(model, compact(model), x) <= 1e-9
+
+
+def test_example_inputs_may_come_from_another_model():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    sparsify(model, nn.Linear(3, 4)(torch.randn(2, 3)))
+    assert compact(model)[0].out_features == 8
+
+
+def test_overlapping_buffers_are_saved_both(tmp_path):
+    class Overlapping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("whole", torch.randn(4))
+            self.register_buffer("part", self.whole[:2])
+
+        def forward(self, x):
+            return x * self.part.sum() + self.whole.sum()
+
+    model, x = Overlapping(), torch.ones(1)
+    save(model, tmp_path / "a")
+    assert torch.equal(load(Overlapping(), tmp_path / "a")(x), model(x))
+
+
+def test_a_buffer_that_is_not_saved_pins_what_it_meets():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(3, 8), nn.Linear(8, 2)
+            self.register_buffer("scale", torch.linspace(1, 2, 8), persistent=False)
+
+        def forward(self, x):
+            return self.two(torch.sigmoid(self.one(x)) * self.scale)
+
+    with pytest.raises(LzeroError, match="buffer scale is not saved with the model"):
+        sparsify(Scaled(), torch.randn(2, 3))
+
+
+def test_misuse_is_refused_in_words():
+    model, x = build("MLP")
+    sparsifier = sparsify(model, x)
+    with pytest.raises(LzeroError, match="has gates already"):
+        sparsify(nn.Sequential(model), x)
+    with pytest.raises(LzeroError, match="round_to: expected a whole number above 0, got 0"):
+        sparsifier.shrink(round_to=0)
+    with pytest.raises(LzeroError, match=r"round_to: .* got 2\.5"):
+        compact(model, round_to=2.5)
+    stale = AveragedModel(model)
+    sparsifier.log_alpha.data[:3] = -60.0
+    sparsifier.shrink()
+    sparsifier.log_alpha.data[:3] = -60.0
+    with pytest.raises(LzeroError, match="averages: expected copies of this model"):
+        sparsifier.shrink(averages=[stale])
+    sparsifier.remove()
+    with pytest.raises(LzeroError, match="have been removed"):
+        sparsifier.shrink()
+    with pytest.raises(LzeroError, match="a model with gates"):
+        sparsifier.remove()
+    with pytest.raises(LzeroError, match="keep_rate: expected globs that match"):
+        sparsify(build("MLP")[0], x, keep_rate={"typo": 0.1})
