@@ -14,9 +14,9 @@ SOURCE = ROOT / "src" / "lzero"
 
 # Each part may import from the parts before it. `errors` and `files` are open to all.
 ORDER = [
-    "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery", "verify",
-    "patch", "graph", "cutting", "shrink", "sparsifier", "sparsify", "costs", "compact", "measure", "storage",
-    "report", "reproduce", "cli",
+    "tensors", "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery",
+    "verify", "patch", "graph", "cutting", "shrink", "costs", "attachment", "sparsifier", "sparsify", "budgets",
+    "projection", "compact", "measure", "storage", "objectives", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 
@@ -27,6 +27,8 @@ def test_the_public_names_are_frozen():
         "Gate",
         "sparsify",
         "Sparsifier",
+        "Penalty",
+        "Constraint",
         "measure",
         "compact",
         "verify",

@@ -5,6 +5,7 @@ from lzero.errors import LzeroError
 from lzero.gates import Gate
 from lzero.laws import HardConcrete
 from lzero.measure import measure
+from lzero.objectives import Constraint, Penalty
 from lzero.sparsifier import Sparsifier
 from lzero.sparsify import sparsify
 from lzero.storage import load, save
@@ -17,6 +18,8 @@ __all__ = [  # noqa: RUF022 (in flow order)
     "Gate",
     "sparsify",
     "Sparsifier",
+    "Penalty",
+    "Constraint",
     "measure",
     "compact",
     "verify",

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
+from lzero.tensors import last_product
 
 LOG_ALPHA = "lzero_log_alpha"
 INDEX = "_lzero_index"
@@ -61,7 +62,7 @@ class Bank:
         index = root.get_buffer(INDEX)
         padded = torch.cat([gates, gates.new_ones(1)])  # past the last gate: no gate
         spread = padded.index_select(0, index.flatten()).view(index.shape)
-        positions = spread.prod(-1) if index.shape[1] > 1 else spread.flatten()
+        positions = last_product(spread)
         elements = gates.split(self.element_sizes) if self.element_sizes else ()
         self.values, self._pieces = gates, (*positions.split(self.sizes), *elements)
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import warnings
 from typing import TYPE_CHECKING, get_args
 
 from lzero.cutting import Fallback, cut_copy
 from lzero.decision import decide
-from lzero.errors import ArgumentError
-from lzero.sparsifier import sparsifier_of
+from lzero.errors import ArgumentError, BudgetWarning
+from lzero.projection import Projection, project_to
+from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.verify import PROJECTED
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from lzero.objectives import Objective
 
-def compact(model: nn.Module, *, round_to: int = 1, fallback: Fallback = "error") -> nn.Module:
+TOLERATED = 0.02  # of all gates: more that were fully open and had to close are worth a warning
+log = logging.getLogger("lzero")
+
+
+def compact(
+    model: nn.Module, *, budget: Objective | None = None, round_to: int = 1, fallback: Fallback = "error"
+) -> nn.Module:
     """A plain model without what is closed, equal in its outputs to the gated one in evaluation.
 
-    The gated model is left alone. `round_to=8` keeps widths divisible by 8. The result is checked on the example inputs
-    before it is returned. Where the model's Python code insists on the old sizes, `fallback="graph"` gives the captured
-    graph with the new sizes: a `torch.fx.GraphModule` under the same parameter names, for training and evaluation.
+    The gated model is left alone. With a constraint as `budget`, borderline gates are first moved in a copy so that
+    what is left costs at most the target ([project][lzero.projection]); the logger "lzero" says which, at level INFO,
+    and `verify` compares with the gates as they were moved. `round_to=8` keeps widths divisible by 8. The result is
+    checked on the example inputs before it is returned. Where the model's Python code insists on the old sizes,
+    `fallback="graph"` gives the captured graph with the new sizes: a `torch.fx.GraphModule` under the same parameter
+    names, for training and evaluation.
 
     >>> import torch
     >>> from torch import nn
@@ -36,4 +51,30 @@ def compact(model: nn.Module, *, round_to: int = 1, fallback: Fallback = "error"
     if fallback not in get_args(Fallback):
         raise ArgumentError.about("fallback", expected='"error" or "graph"', got=repr(fallback))
     sparsifier = sparsifier_of(model)
-    return cut_copy(sparsifier, decide(sparsifier, round_to), fallback)
+    if budget is None:
+        return cut_copy(sparsifier, decide(sparsifier, round_to), fallback)
+    projected = _projected(sparsifier, budget, round_to)
+    small = cut_copy(projected, decide(projected, round_to), fallback)
+    small.__dict__[PROJECTED] = projected.log_alpha.detach()
+    return small
+
+
+def _projected(sparsifier: Sparsifier, budget: Objective, round_to: int) -> Sparsifier:
+    """A copy of the gated model with its gates moved to the budget."""
+    if not budget.budgets:
+        expected, advice = "an objective with a budget", "use a Constraint; lzero.projection.project needs none"
+        raise ArgumentError.about("budget", expected=expected, got=type(budget).__name__, advice=advice)
+    if budget.sparsifier is not sparsifier:
+        raise ArgumentError.about("budget", expected="the objective of this model", got="that of another")
+    projected = copy.deepcopy(sparsifier)
+    projection = project_to(projected, budget.budgets, round_to)
+    log.info("%s", projection)
+    _warn_of(projection, len(sparsifier.log_alpha))
+    return projected
+
+
+def _warn_of(projection: Projection, gates: int) -> None:
+    if projection.in_use > TOLERATED * gates:
+        advice = "train longer with the constraint, or give the gates a higher learning rate"
+        message = f"the budget was met by closing {projection.in_use} of {gates} gates that were fully open; {advice}"
+        warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=4)

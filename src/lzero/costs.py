@@ -6,7 +6,7 @@ positions of the probability that every unit there is alive. With probabilities 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,13 +16,15 @@ from torch import Tensor
 
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE, Ids
+from lzero.tensors import last_product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lzero.decision import Decision
+    from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.frozen import Structure
+    from lzero.structure.frozen import Extent, Structure
 
 Cost = Literal["l0", "params", "macs"]
 
@@ -35,23 +37,32 @@ class Widths:
     width_of: Tensor  # [positions]
     count: int
 
+    def to(self, device: torch.device) -> Widths:
+        """The same on another device."""
+        return replace(self, members=self.members.to(device), width_of=self.width_of.to(device))
+
     def __call__(self, alive: Tensor) -> Tensor:
         """Every width, `[count + 1]`; the last is 1, for terms with fewer factors."""
         padded = torch.cat([alive, alive.new_ones(1)])
-        widths = alive.new_zeros(self.count).index_add(0, self.width_of, padded[self.members].prod(-1))
+        widths = alive.new_zeros(self.count).index_add(0, self.width_of, last_product(padded[self.members]))
         return torch.cat([widths, alive.new_ones(1)])
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """A sum of products of widths: factors `[terms, arity]` and constants `[terms]`."""
+    """A sum of products of widths: factors `[terms, arity]`, constants `[terms]`, and the parameter each belongs to."""
 
     factors: Tensor
     constants: Tensor
+    owners: tuple[str, ...]
+
+    def to(self, device: torch.device) -> Terms:
+        """The same on another device."""
+        return replace(self, factors=self.factors.to(device), constants=self.constants.to(device))
 
     def __call__(self, widths: Tensor) -> Tensor:
         """Every term, `[terms]`."""
-        return self.constants.to(widths) * widths[self.factors].prod(-1)
+        return self.constants.to(widths) * last_product(widths[self.factors])
 
 
 class Costs:
@@ -61,22 +72,28 @@ class Costs:
         structure = structure or sparsifier.structure
         self._columns = column_spans(sparsifier)
         self._one = structure.num_units + sum(stop - start for start, stop in self._columns.values())
+        self.num_alive = self._one
         self._spans = [structure.span(site) for site in structure.sites]
+        self._sites = [site.name for site in structure.sites]
         self._tables: list[Ids] = []
         self._known: dict[bytes, int] = {}
         parameters = {structure.aliases[n] for n, _ in sparsifier.model.named_parameters() if n in structure.aliases}
         self.params = self._terms(
-            [(units, Slice(name, k)) for k, units in enumerate(dims)]
+            (name, [(units, Slice(name, k)) for k, units in enumerate(dims)])
             for name, dims in structure.tensors.items()
             if name in parameters
         )
-        self.macs = self._terms([(e.units, e.reader) for e in product] for product in structure.products)
+        self.macs = self._terms(
+            (_owner(product), [(e.units, e.reader) for e in product]) for product in structure.products
+        )
         self.widths = self._widths()
 
-    def _terms(self, products: Iterable[list[tuple[Ids, Slice | None]]]) -> Terms:
+    def _terms(self, products: Iterable[tuple[str, list[tuple[Ids, Slice | None]]]]) -> Terms:
         rows: list[list[int]] = []
         constants: list[float] = []
-        for product in products:
+        owners: list[str] = []
+        for owner, product in products:
+            owners.append(owner)
             constant, row = 1.0, []
             for units, reader in product:
                 table = self._members(units, reader)
@@ -87,7 +104,7 @@ class Costs:
             rows.append(row)
             constants.append(constant)
         factors = torch.tensor(_rectangle(rows, NONE), dtype=torch.int64).view(len(rows), -1)
-        return Terms(factors, torch.tensor(constants, dtype=torch.float64))
+        return Terms(factors, torch.tensor(constants, dtype=torch.float64), tuple(owners))
 
     def _members(self, units: Ids, reader: Slice | None) -> Ids | None:
         table = np.where(units == NONE, self._one, units)
@@ -111,26 +128,42 @@ class Costs:
 
     def __call__(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
         """One cost, differentiable in `alive`."""
-        return self._of(cost)(self.widths(alive)).sum()
+        return self.terms(cost)(self.widths(alive)).sum()
+
+    def all_alive(self) -> Tensor:
+        """Every unit and column there is."""
+        return torch.ones(self.num_alive, dtype=torch.float64)
 
     def per_site(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
         """The cost of all that a site's units touch, `[sites]`: what makes them, follows them and reads them.
 
         A weight between two sites counts for both.
         """
-        terms = self._of(cost)
-        return self._touches(terms).to(alive) @ terms(self.widths(alive))
+        terms = self.terms(cost)
+        touched = [self.touched(cost, [span]) for span in self._spans]
+        return torch.stack(touched).to(alive) @ terms(self.widths(alive)) if touched else alive.new_zeros(0)
 
-    def _of(self, cost: Literal["params", "macs"]) -> Terms:
+    def terms(self, cost: Literal["params", "macs"]) -> Terms:
+        """The sum that one cost is."""
         return {"params": self.params, "macs": self.macs}[cost]
 
-    def _touches(self, terms: Terms) -> Tensor:
-        """Which terms have a width with units of which site, `[sites, terms]`."""
-        of_width = torch.zeros(len(self._spans), self.widths.count + 1, dtype=torch.bool)
-        for k, span in enumerate(self._spans):
-            mine = ((self.widths.members >= span.start) & (self.widths.members < span.stop)).any(-1)
-            of_width[k, self.widths.width_of[mine]] = True
-        return of_width[:, terms.factors].any(-1)
+    def touched(self, cost: Literal["params", "macs"], spans: Iterable[slice]) -> Tensor:
+        """Which terms have a width with units or columns in the given spans, `[terms]`."""
+        members, of_width = self.widths.members, torch.zeros(self.widths.count + 1, dtype=torch.bool)
+        for span in spans:
+            of_width[self.widths.width_of[((members >= span.start) & (members < span.stop)).any(-1)]] = True
+        return of_width[self.terms(cost).factors].any(-1)
+
+    def span_of(self, group: GateGroup) -> slice:
+        """Where the units or columns of a group stand in `alive`; nowhere for the gates of single weights."""
+        if group.site is not None:
+            return self._spans[self._sites.index(group.site.name)]
+        return slice(*self._columns[group.columns]) if group.columns is not None else slice(0, 0)
+
+
+def _owner(product: tuple[Extent, ...]) -> str:
+    """The parameter a product of activations and weights belongs to."""
+    return next((extent.reader.tensor for extent in product if extent.reader), "products of activations")
 
 
 def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
@@ -145,8 +178,9 @@ def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
 
 def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
     """How alive units and columns are when gates are open with the given probability."""
-    padded = torch.cat([probability, probability.new_ones(1)])
-    units = padded[torch.as_tensor(sparsifier.gate_of_unit, device=probability.device)]
+    count = sparsifier.structure.num_units
+    gated = any(group.site for group in sparsifier.groups)
+    units = probability[:count] if gated else probability.new_ones(count)
     return torch.cat([units, *(probability[g.span] for g in sparsifier.groups if g.columns)])
 
 
@@ -168,7 +202,7 @@ def l0_weights(sparsifier: Sparsifier) -> Tensor:
     """
     structure = sparsifier.structure
     sizes = {name: [len(units) for units in dims] for name, dims in structure.tensors.items()}
-    weights = np.ones(len(sparsifier.log_alpha))
+    weights = np.ones(sparsifier.groups[-1].stop)
     for group in sparsifier.groups:
         if group.columns is not None:
             weights[group.span] = np.prod(sizes[group.columns.tensor]) / sizes[group.columns.tensor][group.columns.dim]

@@ -38,3 +38,7 @@ class MissingExtraError(LzeroError, ImportError):
     def of(cls, package: str, *, extra: str) -> MissingExtraError:
         """The error that names the extra to install."""
         return cls(f'this needs {package}, which is not installed; run: pip install "lzero[{extra}]"')
+
+
+class BudgetWarning(UserWarning):
+    """A budget is met, or will be, only by closing gates that are in use."""

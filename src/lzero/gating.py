@@ -65,6 +65,19 @@ def _matching(names: Sequence[str], globs: Globs, argument: str) -> set[str]:
     return matched
 
 
+def first_matches(names: Sequence[str], globs: Iterable[str], argument: str) -> dict[str, tuple[str, ...]]:
+    """For each glob the names that it is the first to match; a glob that matches nothing is an error."""
+    left, found = list(names), {}
+    for glob in globs:
+        matched = _matching(names, glob, argument)
+        found[glob] = tuple(name for name in left if name in matched)
+        if not found[glob]:
+            expected = "globs that each add something"
+            raise ArgumentError.about(argument, expected=expected, got=f"{glob!r}, all of it matched by those before")
+        left = [name for name in left if name not in matched]
+    return found
+
+
 def check_keep_rates(names: Sequence[str], keep_rate: float | Mapping[str, float]) -> None:
     """Refuse a glob that matches no group."""
     if isinstance(keep_rate, Mapping):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from lzero.costs import Costs, decided_alive, expected_alive, l0_weights
+from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.cutting import plain_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError
@@ -93,27 +93,33 @@ def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
 @torch.no_grad()
 def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement:
     structure = sparsifier.structure if inputs is None else _structure_for(sparsifier, inputs)
-    costs, decision = Costs(sparsifier, structure), decide(sparsifier)
+    decision = decide(sparsifier)
+    same = structure is sparsifier.structure
+    costs = sparsifier.costs if same else Costs(sparsifier, structure)
+    whole = sparsifier.dense if same else costs  # before anything was shrunk away, where that is known
     probability = sparsifier.law.prob_active.double().cpu()
     is_open = (decision.gates > 0).double()
     alive, expected = decided_alive(sparsifier, decision), expected_alive(sparsifier, probability)
 
     def count(cost: Literal["params", "macs"]) -> Count:
-        dense, likely, left = (float(costs(cost, a)) for a in (torch.ones_like(alive), expected, alive))
-        return Count(round(dense), likely, round(left))
+        likely, left = (float(costs(cost, a)) for a in (expected, alive))
+        return Count(round(float(whole(cost, whole.all_alive()))), likely, round(left))
 
     def per_site(cost: Literal["params", "macs"]) -> list[Count]:
-        dense, likely, left = (costs.per_site(cost, a).tolist() for a in (torch.ones_like(alive), expected, alive))
+        dense = whole.per_site(cost, whole.all_alive()).tolist()
+        likely, left = (costs.per_site(cost, a).tolist() for a in (expected, alive))
         return [Count(round(d), e, round(r)) for d, e, r in zip(dense, likely, left, strict=True)]
 
-    weights = l0_weights(sparsifier)
+    weights = sparsifier.l0_weights
     sites = []
     for site, params, macs in zip(structure.sites, per_site("params"), per_site("macs"), strict=True):
         span = structure.span(site)
         units = Count(site.size, float(expected[span].sum()), int(alive[span].sum()))
         sites.append(SiteCount(site.name, units, params, macs))
     gates = Count(len(probability), float(probability.sum()), int(is_open.sum()))
-    l0 = Count(int(weights.sum()), float((weights * probability).sum()), int((weights * is_open).sum()))
+    l0 = Count(
+        int(sum(sparsifier.dense_l0.values())), float((weights * probability).sum()), int((weights * is_open).sum())
+    )
     return Measurement(gates, l0, count("params"), count("macs"), tuple(sites))
 
 

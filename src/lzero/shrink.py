@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
 
+GONE = 0.1  # units less likely than this to be active are as good as removed
+
 # Their state describes rows, columns or the whole, not single parameters: cutting it would change the next step.
 MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 
@@ -44,16 +46,18 @@ def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> De
     return Decision(decision.units, {}, estimate)
 
 
-def check_optimizer(model: nn.Module, optimizer: Optimizer | None) -> None:
+def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
     """Refuse, before anything is changed, an optimizer whose state cannot be cut with the parameters."""
-    if optimizer is None:
-        return
+    for optimizer in optimizers:
+        _check_optimizer(model, optimizer)
+
+
+def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
     if isinstance(optimizer, MIXING):
         kind = type(optimizer).__name__
         raise UnsupportedError(f"{kind} keeps state that mixes units, which cannot be cut; use SGD, Adam(W), RMSprop …")
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    missing = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in held]
-    if len(missing) == len(list(model.parameters())):
+    if held.isdisjoint(id(p) for p in model.parameters()):
         advice = "pass the optimizer that trains this model"
         raise ArgumentError.about("optimizer", expected="this model's parameters in it", got="none", advice=advice)
     for name, parameter in model.named_parameters():
@@ -63,7 +67,7 @@ def check_optimizer(model: nn.Module, optimizer: Optimizer | None) -> None:
                 raise UnsupportedError(f"{type(optimizer).__name__} keeps {shapes}: it cannot be cut with it")
 
 
-def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizer: Optimizer | None) -> None:
+def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequence[Optimizer]) -> None:
     """Cut every parameter with its gradient and optimizer state, every buffer, and the gates themselves."""
     structure, seen = sparsifier.structure, set[int]()
     for path, module in sparsifier.model.named_modules():
@@ -73,24 +77,25 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizer: Optimize
                 continue
             seen.add(id(tensor))
             if isinstance(tensor, nn.Parameter):
-                _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizer)
+                _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizers)
             else:
                 module._buffers[name] = cut(tensor, structure, decision, first)
     kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)
-    _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizer)
+    _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizers)
 
 
-def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizer: Optimizer | None) -> None:
-    state = {} if optimizer is None else optimizer.state.get(parameter, {})
+def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizers: Sequence[Optimizer]) -> None:
     old, data, gradient = parameter.shape, parameter.data, parameter.grad
     parameter.grad = None
     # Another type in between makes autograd forget the old shape, which a loss that is still held would keep alive.
     parameter.data = torch.empty(0, dtype=torch.float64 if data.dtype != torch.float64 else torch.float32)
     parameter.data = smaller(data)
     parameter.grad = None if gradient is None else smaller(gradient)
-    for key, value in state.items():
-        if isinstance(value, Tensor) and value.shape == old and value.dim():
-            state[key] = smaller(value)
+    for optimizer in optimizers:
+        state = optimizer.state.get(parameter, {})
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.shape == old and value.dim():
+                state[key] = smaller(value)
 
 
 def gates_kept(sparsifier: Sparsifier, decision: Decision) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from lzero.attach import LOG_ALPHA, Bank
+from lzero.attachment import Attachment
+from lzero.costs import Costs, l0_weights
 from lzero.cutting import History, changed_attributes, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
-from lzero.shrink import check_optimizer, cut_groups, cut_in_place, cut_structure, decide_shrink
+from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
 from lzero.wiring import gate_modules, release
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from lzero.decision import Decision
     from lzero.gating import GateGroup
     from lzero.laws import HardConcrete
+    from lzero.objectives import Objective
     from lzero.structure.frozen import Structure
     from lzero.structure.units import Ids
 
@@ -41,6 +45,10 @@ class Sparsifier:
             name: list(t.shape) for name, t in model.state_dict().items() if structure.aliases.get(name, name) == name
         }
         self.history = History(dense, {site.name: list(range(site.size)) for site in structure.sites}, {})
+        self.l0_weights = l0_weights(self)
+        self.dense_l0 = {group.name: float(self.l0_weights[group.span].sum()) for group in groups}
+        self.costs = self.dense = Costs(self)
+        self._attached: Attachment | None = None
 
     @property
     def gate_of_unit(self) -> Ids:
@@ -66,32 +74,80 @@ class Sparsifier:
         """What can be removed, what cannot and why, by module path."""
         return Plan.of(self.structure, self.groups)
 
-    def param_groups(self, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0) -> list[dict[str, Any]]:
-        """Two parameter groups for an optimizer: weights, and gates with their own learning rate and no decay."""
+    def param_groups(
+        self, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0, *, steps: int | None = None
+    ) -> list[dict[str, Any]]:
+        """Two parameter groups for an optimizer: weights, and gates with their own learning rate and no decay.
+
+        The default of `gate_lr` is meant for Adam, whatever the weights' learning rate: 0.05, or for a training of
+        so many `steps` a rate between 0.1 (up to 500) and 0.02 (from 2500). Under plain SGD gates need 1 and more;
+        give them an Adam of their own instead:
+
+        >>> import lzero
+        >>> sparsifier = lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4))
+        >>> weights, gates = sparsifier.param_groups(lr=0.1, steps=1000)
+        >>> optimizers = torch.optim.SGD([weights], momentum=0.9), torch.optim.Adam([gates])
+        >>> gates["lr"]
+        0.05
+        """
+        if gate_lr is None:
+            gate_lr = 0.05 if steps is None else min(0.1, max(0.02, 50 / steps))
         weights = [p for name, p in self.model.named_parameters() if name != LOG_ALPHA]
         return [
             {"params": weights, "lr": lr, "weight_decay": weight_decay},
-            {"params": [self.log_alpha], "lr": lr if gate_lr is None else gate_lr, "weight_decay": 0.0},
+            {"params": [self.log_alpha], "lr": gate_lr, "weight_decay": 0.0},
         ]
 
-    def attach(self, log_alpha: Tensor) -> None:
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_attached": None}  # a copy has no optimizer
+
+    def put_on(self, log_alpha: Tensor) -> None:
         """Change the model: register the gates and let parameters read as gated. Called once, by `sparsify`."""
         self.model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
         self.model.__dict__["_lzero_sparsifier"] = self
         self._handles = gate_modules(self)
 
+    def attach(self, optimizer: Optimizer, objective: Objective) -> None:
+        """Let an objective act from inside an optimizer, for loops that cannot be changed.
+
+        At each `optimizer.step()` the objective's gradient is added to what the loop left in `.grad`, unscaled by a
+        GradScaler, accumulated and clipped: it is itself neither accumulated nor clipped. `objective.step()` follows.
+
+        >>> import lzero
+        >>> model = nn.Linear(4, 2)
+        >>> sparsifier = lzero.sparsify(model, torch.randn(3, 4), inputs=True)
+        >>> optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-3))
+        >>> sparsifier.attach(optimizer, lzero.Penalty(sparsifier, strength=0.01))
+        >>> model(torch.randn(3, 4)).square().mean().backward()
+        >>> optimizer.step()
+        >>> sparsifier.detach()
+        """
+        if self._attached is not None:
+            raise LzeroError(
+                "an objective is attached already; call sparsifier.detach() first, or attach a sum of both"
+            )
+        self._attached = Attachment.to(self, optimizer, objective)
+
+    def detach(self) -> None:
+        """Undo `attach`."""
+        if self._attached is None:
+            raise LzeroError("no objective is attached; call sparsifier.attach(optimizer, objective) first")
+        self._attached.remove()
+        self._attached = None
+
     def shrink(
         self,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Optimizer | Sequence[Optimizer] = (),
         *,
-        threshold: float = 0.1,
+        threshold: float = GONE,
         round_to: int = 1,
         averages: Sequence[nn.Module] = (),
     ) -> int:
         """Remove, in place, units whose probability of being active is below the threshold; how many is returned.
 
-        The optimizer's state, gradients and buffers are cut along, and so are averaged copies of the model. What was
-        removed cannot come back. Call it between steps, with no graph waiting for its backward; wrap DDP anew.
+        The state of the optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of
+        the model. What was removed cannot come back. Call it between steps, with no graph waiting for its backward;
+        wrap DDP anew.
 
         >>> import lzero
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -100,14 +156,16 @@ class Sparsifier:
         >>> sparsifier.shrink(), model[0].out_features
         (5, 3)
         """
-        check_optimizer(self.model, optimizer)
+        optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+        check_optimizers(self.model, optimizers)
         decision = decide_shrink(self, threshold, round_to)
         removed = int((~decision.units).sum())
         if removed:
             copies = [self._same(average) for average in averages]
             small = cut_copy(self, decision, fallback="error")
-            for sparsifier, its_optimizer in [(self, optimizer), *((each, None) for each in copies)]:
-                sparsifier._cut(decision, its_optimizer, small)
+            self._cut(decision, optimizers, small)
+            for each in copies:
+                each._cut(decision, [], small)
         return removed
 
     def _same(self, average: nn.Module) -> Sparsifier:
@@ -118,7 +176,7 @@ class Sparsifier:
             raise ArgumentError.about("averages", expected=expected, got="one of other sizes")
         return other
 
-    def _cut(self, decision: Decision, optimizer: torch.optim.Optimizer | None, small: nn.Module) -> None:
+    def _cut(self, decision: Decision, optimizers: Sequence[Optimizer], small: nn.Module) -> None:
         """Cut this model like `small`, a copy that is known to be right."""
         self.history = self.history.after(self, decision, small)
         attributes = changed_attributes(self.model, small)
@@ -127,8 +185,10 @@ class Sparsifier:
             vars(self.model.get_submodule(path)).update(values)
         structure = cut_structure(self.structure, decision)
         groups = cut_groups(self, decision, structure)
-        cut_in_place(self, decision, optimizer)
+        cut_in_place(self, decision, optimizers)
+        self.l0_weights = self.l0_weights[torch.as_tensor(gates_kept(self, decision))]
         self.structure, self.groups = structure, tuple(groups)
+        self.costs = Costs(self)
         self._handles = gate_modules(self)
 
     def _release(self) -> None:
@@ -140,6 +200,8 @@ class Sparsifier:
     def remove(self) -> nn.Module:
         """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
         sparsifier_of(self.model)
+        if self._attached is not None:
+            self.detach()
         self._release()
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]

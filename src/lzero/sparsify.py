@@ -88,7 +88,7 @@ def sparsify(
     bank = Bank(beta, gamma, zeta, estimator)
     log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
     sparsifier = Sparsifier(model, structure, groups, bank, positional)
-    sparsifier.attach(log_alpha)
+    sparsifier.put_on(log_alpha)
     return sparsifier
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from lzero.attach import LOG_ALPHA
 from lzero.errors import LzeroError
 from lzero.structure.capture import Inputs, as_tuple, evaluating
 
+PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative; half precision rounds at every step
 
 
@@ -21,14 +25,15 @@ class VerificationError(LzeroError):
 def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: float | None = None) -> float:
     """The largest relative difference between the outputs of two models in evaluation; raises above the tolerance.
 
-    Relative to the largest output: $\\max|y - y'| / \\max|y|$.
+    Relative to the largest output: $\\max|y - y'| / \\max|y|$. A gated model is compared with what `compact` made of it
+    with its gates as they were moved for the budget, if there was one.
 
     >>> verify(nn.Linear(2, 2), nn.Linear(2, 2), torch.ones(1, 2))
     Traceback (most recent call last):
     lzero.verify.VerificationError: the outputs differ by ... relative, more than ...
     """
     positional = as_tuple(inputs)
-    with evaluating(model), evaluating(small), torch.no_grad():
+    with evaluating(model), evaluating(small), torch.no_grad(), _gates_of(model, small):
         expected, got = (_tensors(_seeded(each, positional)) for each in (model, small))
     if [t.shape for t in expected] != [t.shape for t in got]:
         shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
@@ -38,6 +43,21 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
     if not worst <= allowed:
         raise VerificationError(f"the outputs differ by {worst:.1e} relative, more than {allowed:.0e}")
     return worst
+
+
+@contextmanager
+def _gates_of(model: nn.Module, small: nn.Module) -> Iterator[None]:
+    """The gated model with the gates its compacted form was cut with, inside the block."""
+    log_alpha, moved = model._parameters.get(LOG_ALPHA), small.__dict__.get(PROJECTED)
+    if log_alpha is None or moved is None or moved.shape != log_alpha.shape:
+        yield
+        return
+    before = log_alpha.detach().clone()
+    log_alpha.copy_(moved)
+    try:
+        yield
+    finally:
+        log_alpha.copy_(before)
 
 
 def _seeded(model: nn.Module, inputs: tuple[Any, ...]) -> object:

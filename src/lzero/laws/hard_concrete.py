@@ -11,7 +11,7 @@ from torch.distributions import constraints
 
 from lzero.laws.checks import Parameter, log, require
 from lzero.laws.concrete import BinaryConcrete
-from lzero.laws.rectified import Rectified
+from lzero.laws.rectified import Estimator, Rectified
 
 
 class HardConcrete(Rectified):
@@ -85,6 +85,16 @@ class HardConcrete(Rectified):
     def _noise_free(self) -> Tensor:
         """$\\sigma(\\log\\alpha)(\\zeta-\\gamma)+\\gamma$ (Eq. 13: without the temperature)."""
         return torch.sigmoid(self.log_alpha) * (self.zeta - self.gamma) + self.gamma
+
+    def log_alpha_for(self, value: Tensor, estimator: Estimator) -> Tensor:
+        """The log α at which the estimator gives a value in 0 … 1: of all that give 0 or 1, the nearest to the middle.
+
+        >>> HardConcrete(torch.zeros(())).log_alpha_for(torch.tensor([0.0, 0.5, 1.0]), "eq13")
+        tensor([-2.3979,  0.0000,  2.3979])
+        """
+        self.estimate(estimator)  # refuses unknown names
+        location = torch.logit((value - self.gamma) / (self.zeta - self.gamma))
+        return location if estimator == "eq13" else location * self.beta
 
     def _log_cdf(self, point: float) -> Tensor:
         return F.logsigmoid(self.base.cdf_logit(point))

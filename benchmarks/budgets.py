@@ -1,0 +1,187 @@
+"""Budgets from 1 % to 80 %, in three costs, for four networks: what training reaches, and what is left in the end.
+
+    python benchmarks/budgets.py [--steps 600] [--out results/budgets.md]
+
+Every row trains a network from scratch on scikit-learn's digits with the defaults for gates and multipliers, and
+compacts it to its budget. Nothing is tuned for any row.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import lzero
+from lzero.errors import ArgumentError, BudgetWarning
+from lzero.projection import project
+
+COSTS: tuple[Literal["l0", "params", "macs"], ...] = ("l0", "params", "macs")
+TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.33, 0.50, 0.80)
+
+
+def mlp() -> nn.Module:
+    """The papers' MLP."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10)
+    )
+
+
+def lenet() -> nn.Module:
+    """The papers' LeNet-5-Caffe."""
+    return nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
+    )  # fmt: skip
+
+
+def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
+    """A convolution and its norm."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs))
+
+
+class Block(nn.Module):
+    """A residual block."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.first, self.second = conv(inputs, outputs, stride), conv(outputs, outputs)
+        self.shortcut = nn.Identity() if inputs == outputs and stride == 1 else conv(inputs, outputs, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two convolutions beside a shortcut."""
+        return F.relu(self.second(F.relu(self.first(x))) + self.shortcut(x))
+
+
+def resnet() -> nn.Module:
+    """A small ResNet."""
+    return nn.Sequential(
+        conv(1, 24, 2), nn.ReLU(), Block(24, 24), Block(24, 48, 2), Block(48, 48),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10),
+    )  # fmt: skip
+
+
+class Layer(nn.Module):
+    """A transformer layer with heads of 8."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.out, self.up, self.down = nn.Linear(width, width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Attention and a feed-forward network, both beside the stream."""
+        y = self.norm1(x)
+        heads = [part(y).unflatten(2, (-1, 8)).transpose(1, 2) for part in (self.query, self.key, self.value)]
+        x = x + self.out(F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Transformer(nn.Module):
+    """A small transformer over the rows of an image."""
+
+    def __init__(self, width: int = 128) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Linear(28, width), nn.Parameter(torch.randn(28, width) * 0.02)
+        self.layers = nn.Sequential(Layer(width), Layer(width))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Classes of images."""
+        rows = self.layers(self.embed(x.flatten(1, 2)) + self.place)
+        return self.head(self.norm(rows).mean(1))
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    "MLP": mlp,
+    "LeNet-5": lenet,
+    "ResNet": resnet,
+    "transformer": Transformer,
+}
+
+
+def digits() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Scikit-learn's digits, enlarged to 28 × 28: 1500 to train on, 297 to test with."""
+    images, labels = load_digits(return_X_y=True)
+    x = F.interpolate(torch.tensor(images / 16, dtype=torch.float32).view(-1, 1, 8, 8), 28)
+    y = torch.tensor(labels)
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+    return x[order[:1500]], y[order[:1500]], x[order[1500:]], y[order[1500:]]
+
+
+def trained(
+    make: Callable[[], nn.Module], cost: Literal["l0", "params", "macs"], target: float, steps: int, seed: int = 0
+) -> tuple[nn.Module, lzero.Constraint]:
+    """A network trained to a budget with the defaults."""
+    x, y, _, _ = digits()
+    torch.manual_seed(seed)
+    model = make()
+    sparsifier = lzero.sparsify(model, x[:1])
+    objective = lzero.Constraint(sparsifier, target, cost, steps=steps)
+    optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-3, steps=steps))
+    for _ in range(steps):
+        batch = torch.randint(len(x), (64,))
+        loss = F.cross_entropy(model(x[batch]), y[batch])
+        optimizer.zero_grad()
+        (loss + objective()).backward()
+        optimizer.step()
+        objective.step(loss)
+    return model, objective
+
+
+def row(name: str, cost: Literal["l0", "params", "macs"], target: float, steps: int) -> str:
+    """One line of the table."""
+    _, _, x, y = digits()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        try:
+            model, objective = trained(NETWORKS[name], cost, target, steps)
+        except ArgumentError as impossible:
+            reason = str(impossible).partition("expected ")[2].partition(", which")[0]
+            return f"| {name} | {cost} | {target:.0%} | refused: {reason} | | | |"
+        small = lzero.compact(model, budget=objective).eval()
+    before = getattr(lzero.measure(model), cost)
+    project(model, target, cost)
+    after = getattr(lzero.measure(model), cost)
+    share, ratio = after.realised / after.dense, after.realised / after.dense / target
+    with torch.no_grad():
+        error = (small(x).argmax(1) != y).float().mean().item()
+    held = "yes" if after.realised <= objective.budgets[0].limit else "**no**"
+    trained_to = f"{before.expected / before.dense:.2%}"
+    return f"| {name} | {cost} | {target:.0%} | {trained_to} | {share:.3%} | {ratio:.3f}, {held} | {error:.1%} |"
+
+
+def rows(steps: int) -> Iterator[str]:
+    """The whole table."""
+    yield "| network | cost | target | expected after training | left after compaction | of target, held | test error |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for name in NETWORKS:
+        for cost in COSTS:
+            for target in TARGETS:
+                yield row(name, cost, target, steps)
+
+
+def main() -> None:
+    """Print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    lines = []
+    for line in rows(options.steps):
+        print(line, flush=True)
+        lines.append(line)
+    if options.out:
+        command = f"`python benchmarks/budgets.py --steps {options.steps} --out {options.out}`"
+        text = f"{__doc__.partition(chr(10))[0]}\n\n{command}, torch {torch.__version__}, 2 CPU cores.\n\n"
+        options.out.write_text(f"# Budgets\n\n{text}" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

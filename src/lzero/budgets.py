@@ -1,0 +1,206 @@
+"""Budgets: how much of which cost, for the whole model or for some of its gates; and what it costs now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+
+from lzero.costs import Cost, decided_alive, expected_alive
+from lzero.decision import decide_from
+from lzero.errors import ArgumentError
+from lzero.gating import first_matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from lzero.costs import Costs
+    from lzero.decision import Decision
+    from lzero.gating import GateGroup
+    from lzero.sparsifier import Sparsifier
+    from lzero.structure.frozen import Structure
+
+Target = float | int | str
+Per = Literal["model", "layer"]
+UNITS = {"l0": "gated parameters", "params": "parameters", "macs": "MACs"}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most `limit` of a cost, for all that the named groups of gates touch; without groups, for the whole model."""
+
+    cost: Cost
+    limit: float
+    dense: float
+    name: str = "model"
+    groups: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """The limit as a share of the dense cost."""
+        return self.limit / self.dense
+
+    def __str__(self) -> str:
+        where = "" if not self.groups else f" of {self.name}"
+        return f"{self.limit:,.0f} {UNITS[self.cost]}{where} ({self.share:.1%} of {self.dense:,.0f})"
+
+
+class Meter:
+    """One cost for the whole model, or for groups of its gates, as shares of what it was when gates were put on."""
+
+    def __init__(self, sparsifier: Sparsifier, cost: Cost, groups: Sequence[tuple[str, ...]] = ((),)) -> None:
+        self.cost, self.groups, self._sparsifier = check_cost(cost), tuple(groups), sparsifier
+        self.dense = self._dense()
+        self._scale: tuple[Structure, torch.device, Callable[[Tensor], Tensor]] | None = None
+
+    def shares(self, probability: Tensor) -> Tensor:
+        """The cost as shares of dense, `[groups]`, when gates are open with the given probability; differentiable."""
+        scale = self._made_for(probability.device)
+        return scale(probability if self.cost == "l0" else expected_alive(self._sparsifier, probability))
+
+    @torch.no_grad()
+    def realised(self, decision: Decision) -> Tensor:
+        """The cost of the network a decision leaves, exactly, `[groups]` in float64 on the CPU."""
+        is_open = (decision.gates > 0).double().cpu()
+        alive = is_open if self.cost == "l0" else decided_alive(self._sparsifier, decision)
+        return self._made_for(alive.device)(alive)
+
+    def _made_for(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """The function from gates, or from units and columns, to shares: made anew where the model has shrunk."""
+        structure = self._sparsifier.structure
+        if self._scale is None or self._scale[0] is not structure or self._scale[1] != device:
+            make = self._l0_scale if self.cost == "l0" else self._cost_scale
+            self._scale = structure, device, make(device)
+        return self._scale[2]
+
+    def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        sparsifier, count = self._sparsifier, len(self.groups)
+        slot = torch.full((len(sparsifier.l0_weights),), count)
+        for k, names in enumerate(self.groups):
+            for group in _chosen(sparsifier, names):
+                slot[group.span] = k
+        weights = sparsifier.l0_weights / torch.cat([self.dense, self.dense.new_ones(1)])[slot]
+        slot, weights = slot.to(device), weights.to(device)
+        if self.groups == ((),):
+            return lambda open_: (weights.to(open_) * open_).sum().unsqueeze(0)
+        return lambda open_: open_.new_zeros(count + 1).index_add(0, slot, weights.to(open_) * open_)[:count]
+
+    def _cost_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        assert self.cost != "l0"  # noqa: S101 (the other two are counted alike)
+        costs = self._sparsifier.costs
+        selected = (_selection(self._sparsifier, costs, self.cost, self.groups) / self.dense[:, None]).to(device)
+        terms, widths = costs.terms(self.cost).to(device), costs.widths.to(device)
+        return lambda alive: selected.to(alive) @ terms(widths(alive))
+
+    def _dense(self) -> Tensor:
+        if self.cost == "l0":
+            whole = self._sparsifier.dense_l0
+            sums = [sum(n for name, n in whole.items() if not names or name in names) for names in self.groups]
+            return torch.tensor(sums, dtype=torch.float64)
+        costs = self._sparsifier.dense
+        terms = costs.terms(self.cost)(costs.widths(costs.all_alive()))
+        return _selection(self._sparsifier, costs, self.cost, self.groups) @ terms
+
+
+def _chosen(sparsifier: Sparsifier, names: tuple[str, ...]) -> list[GateGroup]:
+    return [group for group in sparsifier.groups if not names or group.name in names]
+
+
+def _selection(
+    sparsifier: Sparsifier, costs: Costs, cost: Literal["params", "macs"], groups: Sequence[tuple[str, ...]]
+) -> Tensor:
+    """Which terms of a cost count for which groups, `[groups, terms]`."""
+
+    def row(names: tuple[str, ...]) -> Tensor:
+        spans = [costs.span_of(group) for group in _chosen(sparsifier, names)]
+        return costs.touched(cost, spans) if names else torch.ones(len(costs.terms(cost).owners), dtype=torch.bool)
+
+    return torch.stack([row(names) for names in groups]).double()
+
+
+def check_cost(cost: str) -> Cost:
+    """Refuse unknown costs."""
+    if cost not in get_args(Cost):
+        expected = ", ".join(f'"{each}"' for each in get_args(Cost))
+        raise ArgumentError.about("cost", expected=f"one of {expected}", got=repr(cost))
+    return cost  # type: ignore[return-value]
+
+
+def make_budgets(
+    sparsifier: Sparsifier, target: Target | Mapping[str, Target], cost: Cost, per: Per = "model"
+) -> tuple[Budget, ...]:
+    """The budgets that a target means: one, one for each group of gates, or one for each glob over their names."""
+    check_cost(cost)
+    if cost != "l0" and all(group.elements for group in sparsifier.groups):
+        advice = "sparsify with units to count what units cost"
+        raise ArgumentError.about("cost", expected='"l0" for gates on single weights', got=repr(cost), advice=advice)
+    entries = _entries(sparsifier, target, per)
+    meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
+    smallest = decide_from(sparsifier, torch.zeros(len(sparsifier.l0_weights)))
+    floors = (meter.realised(smallest) * meter.dense).tolist()
+    made = []
+    for (name, groups, wanted), dense, floor in zip(entries, meter.dense.tolist(), floors, strict=True):
+        budget = Budget(cost, _limit(wanted, dense, cost), dense, name, groups)
+        if budget.limit < floor:
+            _refuse(sparsifier, budget, smallest, floor)
+        made.append(budget)
+    return tuple(made)
+
+
+def _entries(
+    sparsifier: Sparsifier, target: Target | Mapping[str, Target], per: Per
+) -> list[tuple[str, tuple[str, ...], Target]]:
+    names = [group.name for group in sparsifier.groups]
+    if per not in get_args(Per):
+        raise ArgumentError.about("per", expected='"model" or "layer"', got=repr(per))
+    if isinstance(target, Mapping):
+        if not target:
+            raise ArgumentError.about("target", expected="at least one glob with its target", got="none")
+        return [(glob, found, target[glob]) for glob, found in first_matches(names, target, "target").items()]
+    return [("model", (), target)] if per == "model" else [(name, (name,), target) for name in names]
+
+
+def _limit(target: Target, dense: float, cost: Cost) -> float:
+    """A target as an absolute number."""
+    expected = f'a share such as 0.3, "30%", or a number of {UNITS[cost]} up to {dense:,.0f}'
+    number = _number(target, expected)
+    if not 0 < number < float("inf"):
+        raise ArgumentError.about("target", expected=expected, got=target)
+    limit = number * dense if isinstance(target, str) or number <= 1 else number
+    if limit > dense:
+        raise ArgumentError.about("target", expected=expected, got=target, advice="the dense network needs no budget")
+    return limit
+
+
+def _number(target: Target, expected: str) -> float:
+    try:
+        if isinstance(target, str):
+            return float(target.strip().removesuffix("%")) / 100 if target.strip().endswith("%") else float("nan")
+        return float("nan") if isinstance(target, bool) else float(target)
+    except (TypeError, ValueError):
+        raise ArgumentError.about("target", expected=expected, got=repr(target)) from None
+
+
+def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: float) -> None:
+    """Say what stays even with one unit left at every site, and whose it is."""
+    assert budget.cost != "l0"  # noqa: S101 (all gates may close: nothing is left of it)
+    costs = sparsifier.costs
+    left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))
+    left = left * _selection(sparsifier, costs, budget.cost, [budget.groups or ()])[0]
+    owned: dict[str, float] = {}
+    for owner, number in zip(costs.terms(budget.cost).owners, left.tolist(), strict=True):
+        owned[owner] = owned.get(owner, 0.0) + number
+    largest = sorted(owned.items(), key=lambda item: -item[1])[:4]
+    whose = ", ".join(f"{name} {number:,.0f}" for name, number in largest)
+    kind = UNITS[budget.cost]
+    where = f" for {budget.name}" if budget.groups else ""
+    raise ArgumentError.about(
+        "target",
+        expected=f"at least {floor:,.0f} {kind}{where} ({floor / budget.dense:.2%} of dense), which cannot be removed",
+        got=f"{budget.limit:,.0f}",
+        advice=f"most of it: {whose}; sparsifier.plan() says why",
+    )

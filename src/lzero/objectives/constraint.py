@@ -1,0 +1,137 @@
+"""The constrained objective of the 2021 paper, for budgets in gates, parameters or multiply–accumulates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from lzero.budgets import Meter, Per, Target, make_budgets
+from lzero.errors import ArgumentError
+from lzero.objectives.duals import Dual, Restarts
+from lzero.objectives.forecast import Forecast
+from lzero.objectives.objective import Objective, Record
+from lzero.objectives.schedules import Schedule, constant, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lzero.costs import Cost
+    from lzero.sparsifier import Sparsifier
+
+Violation = Literal["log_ratio", "difference"]
+Density = Literal["expected", "realised"]
+TINY = 1e-6  # the share of a network with every gate closed, so that it has a logarithm
+WARM_UP = 0.3  # of all steps: time for the task to say which units it needs, and as much again to train what is left
+
+
+class Constraint(Objective):
+    r"""At most `target` of a cost: $f + \sum_g \lambda_g v_g$, where $\lambda_g$ rises while $v_g > 0$ (C-5 … C-7).
+
+    `cost` is `"l0"` (gated parameters as the papers count them), `"params"` or `"macs"`: of what will really be left.
+    `target` is a share (0.3), a percentage ("30%"), or a number (50_000; MACs are those of the example inputs); with a
+    mapping, one for each glob over the names that `sparsifier.plan()` shows. `per="layer"` sets it for every group of
+    gates by itself. For several costs at once add constraints: `Constraint(s, 0.3, "macs") + Constraint(s, 0.2,
+    "params")`.
+
+    Given the number of `steps` of the training, the target comes down from 1 during the first 30 % of them, and a
+    warning says when it will not be met. A `schedule` of your own, from the step to 0 … 1, takes its place: the target
+    at step t is $\epsilon^{f(t)}$. `dual` is the rule of the multipliers ([duals][lzero.objectives.duals]). The
+    violation $v$ is $\log(\text{density}/\epsilon)$, which needs no tuning for small targets, or the papers'
+    `"difference"`. With `dual_density="realised"` multipliers follow the test-time network, gradients still the
+    expected density.
+
+    >>> import lzero
+    >>> from torch import nn
+    >>> sparsifier = lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(1, 4))
+    >>> objective = Constraint(sparsifier, target="30%", cost="macs")
+    >>> print(objective.budgets[0])
+    14 MACs (30.0% of 48)
+    """
+
+    def __init__(
+        self,
+        sparsifier: Sparsifier,
+        target: Target | Mapping[str, Target],
+        cost: Cost = "macs",
+        *,
+        per: Per = "model",
+        steps: int | None = None,
+        schedule: Schedule | None = None,
+        dual: Dual | None = None,
+        violation: Violation = "log_ratio",
+        dual_density: Density = "expected",
+    ) -> None:
+        super().__init__(sparsifier)
+        _check_choice("violation", violation, get_args(Violation))
+        _check_choice("dual_density", dual_density, get_args(Density))
+        if steps is not None and steps < 1:
+            raise ArgumentError.about("steps", expected="the number of optimizer steps of the training", got=steps)
+        if schedule is not None and not callable(schedule):
+            raise ArgumentError.about("schedule", expected="a function of the step", got=repr(schedule))
+        self.budgets = make_budgets(sparsifier, target, cost, per)
+        self._meter = Meter(sparsifier, cost, [budget.groups for budget in self.budgets])
+        self._kind, self._dual_density = violation, dual_density
+        self._schedule = schedule or (constant if steps is None else linear(max(1, round(WARM_UP * steps))))
+        self._forecast = Forecast(self.budgets, steps)
+        self.dual = Restarts.within(steps) if dual is None else dual
+        self.dual.prepare(len(self.budgets), sparsifier.log_alpha.device)
+        self.shares: Tensor
+        shares = [budget.share for budget in self.budgets]
+        self.register_buffer("shares", torch.tensor(shares, device=sparsifier.log_alpha.device))
+        self._last: tuple[Tensor, Tensor, Tensor] | None = None  # term, expected shares, violation
+
+    @property
+    def multiplier(self) -> Tensor:
+        """λ of each budget."""
+        return self.dual.multiplier
+
+    def target(self) -> Tensor:
+        """The targets in force at this step, as shares of dense."""
+        return self.shares ** self._schedule(self.steps)
+
+    def forward(self) -> Tensor:
+        """$\\sum_g \\lambda_g v_g$ as the gates stand now."""
+        expected = self._meter.shares(self.sparsifier.law.prob_active)
+        violation = self._violation(expected)
+        term = (self.multiplier.detach() * violation).sum()
+        self._last = term.detach(), expected.detach(), violation.detach()
+        return term
+
+    def _violation(self, shares: Tensor) -> Tensor:
+        if self._kind == "difference":
+            return shares - self.target()
+        return (shares.clamp_min(TINY) / self.target()).log()
+
+    def update(self) -> None:
+        """Move the multipliers, by the violation the term had: both players move at once."""
+        _, expected, violation = self._seen()
+        if self._dual_density == "realised":
+            violation = self._violation(self._meter.shares(self.open_gates()))
+        self.dual.step(violation)
+        self._forecast.look(self.steps, expected, self.multiplier)
+        self._shown, self._last = self._last, None
+
+    def _seen(self) -> tuple[Tensor, Tensor, Tensor]:
+        if self._last is None:  # a step without a term, as where gates are trained by something else
+            with torch.no_grad():
+                self.forward()
+        assert self._last is not None  # noqa: S101 (forward has just set it)
+        return self._last
+
+    @property
+    def record(self) -> Record:
+        """What the constraint did in its last step."""
+        term, expected, violation = self._shown or self._seen()
+        realised = self._meter.shares(self.open_gates())
+        names = tuple(f"{b.cost} of {b.name}" if b.groups else b.cost for b in self.budgets)
+        return Record(self.steps, names, term, expected, realised, violation, self.multiplier.clone(), self._task_loss)
+
+    _shown: tuple[Tensor, Tensor, Tensor] | None = None
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        expected = " or ".join(f'"{each}"' for each in known)
+        raise ArgumentError.about(name, expected=expected, got=repr(value))

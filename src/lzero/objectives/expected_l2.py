@@ -1,0 +1,77 @@
+"""The expected L2 norm of gated weights (Eq. 15, 17): each squared weight counts with its probability of surviving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lzero.costs import column_spans, expected_alive
+from lzero.structure.sites import Slice
+from lzero.structure.units import NONE
+from lzero.tensors import last_product
+
+if TYPE_CHECKING:
+    from lzero.sparsifier import Sparsifier
+    from lzero.structure.frozen import Structure
+
+
+class ExpectedL2:
+    r"""$\sum_j P(\text{weight } j \text{ survives})\,\tilde\theta_j^2$ over the weights that gates can remove.
+
+    A weight between two gated dimensions survives with the product of both probabilities. Biases, norms and weights
+    that no gate can remove are left to the optimizer's weight decay.
+    """
+
+    def __init__(self, sparsifier: Sparsifier) -> None:
+        self._sparsifier = sparsifier
+        self._tables: tuple[Structure, torch.device, dict[str, dict[int, Tensor]]] | None = None
+
+    def __call__(self, probability: Tensor) -> Tensor:
+        """The expectation when gates are open with the given probability."""
+        sparsifier = self._sparsifier
+        alive = expected_alive(sparsifier, probability)
+        padded = torch.cat([alive, alive.new_ones(1)])
+        parameters = dict(sparsifier.model.named_parameters())
+        total = probability.new_zeros(())
+        for name, dims in self._made_for(probability.device).items():
+            squares = parameters[name].square()
+            for dim, members in dims.items():
+                shape = [-1 if k == dim else 1 for k in range(squares.dim())]
+                squares = squares * last_product(padded[members]).to(squares.dtype).view(shape)
+            total = total + squares.sum()
+        for group in sparsifier.groups:
+            if group.elements is not None:
+                weight = parameters[group.elements]
+                total = total + (weight.square() * probability[group.span].view(weight.shape)).sum()
+        return total
+
+    def _made_for(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
+        structure = self._sparsifier.structure
+        if self._tables is None or self._tables[0] is not structure or self._tables[1] != device:
+            self._tables = structure, device, self._make(device)
+        return self._tables[2]
+
+    def _make(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
+        """For each weight that units or columns can remove, who must be alive at each position of its dimensions."""
+        sparsifier = self._sparsifier
+        structure, columns = sparsifier.structure, column_spans(sparsifier)
+        names = {name for name, _ in sparsifier.model.named_parameters()}
+        one, tables = sparsifier.costs.num_alive, {}
+        gated = any(group.site for group in sparsifier.groups)
+        for name, dims in structure.tensors.items():
+            if name not in names or len(dims) < 2:
+                continue
+            mine = {}
+            for dim, units in enumerate(dims):
+                table = np.where(units == NONE, one, units) if gated else np.full((len(units), 0), one)
+                where = Slice(name, dim)
+                if where in columns:
+                    table = np.concatenate([table, np.arange(*columns[where])[:, None]], axis=1)
+                if (table != one).any():
+                    mine[dim] = torch.as_tensor(table, device=device)
+            if mine:
+                tables[name] = mine
+        return tables

@@ -1,0 +1,65 @@
+"""A warning in time: gates that do not move, or a target that will not be reached in the steps that are left."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING
+
+from lzero.budgets import UNITS
+from lzero.errors import BudgetWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from lzero.budgets import Budget
+
+PATIENCE = 1000  # steps in which gates that are being closed must have moved
+LOOKS = 10  # in a training whose length is known; each makes a GPU wait once
+NEAR = 1.1  # times the target: what is no further away is left to the final projection
+
+
+class Forecast:
+    """Looks at the densities now and then, and warns once for each budget."""
+
+    def __init__(self, budgets: Sequence[Budget], steps: int | None) -> None:
+        self.budgets, self.steps = budgets, steps
+        self.every = PATIENCE if steps is None else max(1, steps // LOOKS)
+        self._before: tuple[int, list[float]] | None = None
+        self._warned: set[str] = set()
+
+    def look(self, step: int, expected: Tensor, multiplier: Tensor) -> None:
+        """Compare with the last look. The warm-up of the target lies in the first half, where nothing is foretold."""
+        if step % self.every:
+            return
+        now, pushed = expected.tolist(), multiplier.tolist()
+        if self._before is not None and self._before[0] < step:  # the same step comes twice with an extra gradient
+            for budget, share, before, pull in zip(self.budgets, now, self._before[1], pushed, strict=True):
+                if pull > 0 and share > budget.share * NEAR and budget.name not in self._warned:
+                    self._judge(budget, step, share, before)
+        self._before = step, now
+
+    def _judge(self, budget: Budget, step: int, share: float, before: float) -> None:
+        if self.steps is None:
+            hopeless, end = abs(math.log(share / before)) < 0.01, share
+        else:
+            pace = min(0.0, math.log(share / before))
+            end = share * math.exp(pace * (self.steps - step) / self.every)
+            hopeless = 2 * step >= self.steps and end > budget.share * NEAR
+        if hopeless:
+            self._warned.add(budget.name)
+            warnings.warn(self._message(budget, step, share, end), BudgetWarning, stacklevel=6)
+
+    def _message(self, budget: Budget, step: int, share: float, end: float) -> str:
+        kind = f"{UNITS[budget.cost]}" + (f" of {budget.name}" if budget.groups else "")
+        left = (
+            f" and {end:.1%} at the end, at this pace" if self.steps is not None else f" in the last {self.every} steps"
+        )
+        return (
+            f"the target of {budget.share:.1%} {kind} will not be met: {share:.1%} expected at step {step}{left}. "
+            "Give the gates a higher learning rate (param_groups(gate_lr=…): 0.05 with Adam, 1 and more with SGD), "
+            "train longer, or raise the target; compact(model, budget=objective) will meet it in any case, by closing "
+            "gates that are in use"
+        )

@@ -1,0 +1,144 @@
+"""What all objectives share: a term for the loss, a step of their own, a record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from lzero.errors import ArgumentError, LzeroError
+from lzero.sparsifier import Sparsifier
+
+if TYPE_CHECKING:
+    from lzero.budgets import Budget
+
+LOOK_EVERY = 100  # steps between two looks at a GPU, which has to wait for each
+
+
+class NotFiniteError(LzeroError, ArithmeticError):
+    """The loss or the gates are no numbers any more; nothing after this step is worth keeping."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What an objective did in its last step: one entry for each group of gates, on the device of the gates.
+
+    Reading a number makes the host wait for the device; making a record does not.
+    """
+
+    step: int
+    names: tuple[str, ...]
+    term: Tensor
+    expected: Tensor  # shares of the dense cost
+    realised: Tensor  # the same for the gates of the test-time network
+    violation: Tensor
+    multiplier: Tensor
+    task_loss: Tensor | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        groups = {
+            name: {"expected": e, "realised": r, "violation": v, "multiplier": m}
+            for name, e, r, v, m in zip(
+                self.names,
+                self.expected.tolist(),
+                self.realised.tolist(),
+                self.violation.tolist(),
+                self.multiplier.tolist(),
+                strict=True,
+            )
+        }
+        loss = None if self.task_loss is None else self.task_loss.item()
+        return {"step": self.step, "task_loss": loss, "term": self.term.item(), "groups": groups}
+
+    def __str__(self) -> str:
+        numbers = self.as_dict()
+        loss = "" if numbers["task_loss"] is None else f"loss {numbers['task_loss']:.4g}, "
+        lines = [f"step {self.step}: {loss}term {numbers['term']:.4g}"]
+        for name, group in numbers["groups"].items():
+            shares = f"{group['expected']:.1%} expected, {group['realised']:.1%} realised"
+            lines.append(f"  {name}: {shares}, multiplier {group['multiplier']:.3g}")
+        return "\n".join(lines)
+
+
+class Objective(nn.Module):
+    """A term that makes gates close: added to the task's loss by calling it, with a step of its own after each step.
+
+    `loss = task_loss + objective()`, then `objective.step()` after `optimizer.step()`. Objectives of one model add up:
+    `Constraint(sparsifier, 0.3, "macs") + Constraint(sparsifier, 0.2, "params")`.
+    """
+
+    sparsifier: Sparsifier
+    budgets: tuple[Budget, ...] = ()
+    steps = 0
+
+    def __init__(self, sparsifier: Sparsifier) -> None:
+        super().__init__()
+        if not isinstance(sparsifier, Sparsifier):
+            expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
+            raise ArgumentError.about("sparsifier", expected=expected, got=type(sparsifier).__name__, advice=advice)
+        self.sparsifier = sparsifier
+        self._task_loss: Tensor | None = None
+        self._finite: Tensor | None = None
+
+    def forward(self) -> Tensor:
+        """The term, a scalar that is differentiable in log α."""
+        raise NotImplementedError
+
+    def step(self, task_loss: Tensor | None = None) -> None:
+        """What follows `optimizer.step()`: the multipliers move, schedules go on, and numbers are checked to be finite.
+
+        The task's loss, where it is given, appears in the record.
+        """
+        self._task_loss = None if task_loss is None else task_loss.detach()
+        self._check_finite()
+        self.update()
+        self.steps += 1
+
+    def update(self) -> None:
+        """What this kind of objective does in its step."""
+
+    @property
+    def record(self) -> Record:
+        """What the objective did in its last step."""
+        raise NotImplementedError
+
+    def __add__(self, other: Objective) -> Objective:
+        from lzero.objectives.total import Total
+
+        return Total(self, other)
+
+    @torch.no_grad()
+    def open_gates(self) -> Tensor:
+        """1 for gates that are open in the test-time network, 0 for the others."""
+        sparsifier = self.sparsifier
+        return (sparsifier.law.estimate(sparsifier.bank.estimator) > 0).to(sparsifier.log_alpha.dtype)
+
+    def _check_finite(self) -> None:
+        """Stop where a number is none: at once on a CPU, within 100 steps on a GPU."""
+        log_alpha = self.sparsifier.log_alpha.detach()
+        finite = log_alpha.sum().isfinite()
+        finite = finite if self._task_loss is None else finite & self._task_loss.isfinite().to(finite.device)
+        self._finite = finite if self._finite is None else self._finite & finite
+        if log_alpha.device.type == "cpu" or self.steps % LOOK_EVERY == 0:
+            if not self._finite:
+                self._stop(log_alpha)
+            self._finite = None
+
+    def _stop(self, log_alpha: Tensor) -> None:
+        bad = [group.name for group in self.sparsifier.groups if not log_alpha[group.span].isfinite().all()]
+        what = f"the gates of {', '.join(bad)} are" if bad else "the task's loss is"
+        raise NotFiniteError(
+            f"{what} not finite at step {self.steps}; go back to the last checkpoint and lower the learning rate, "
+            "or look for what overflows with torch.autograd.set_detect_anomaly(True)"
+        )
+
+    def get_extra_state(self) -> Tensor:
+        """The number of steps, for `state_dict`."""
+        return torch.tensor(self.steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """The counterpart, for `load_state_dict`."""
+        self.steps = int(state)

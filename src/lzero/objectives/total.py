@@ -1,0 +1,50 @@
+"""Several objectives at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lzero.budgets import Budget
+from lzero.errors import ArgumentError
+from lzero.objectives.objective import Objective, Record
+
+
+class Total(Objective):
+    """The sum of objectives of one model: all terms, all steps, all budgets. Usually written with `+`."""
+
+    parts: tuple[Objective, ...]
+
+    def __init__(self, *parts: Objective) -> None:
+        flat = [leaf for part in parts for leaf in (part.parts if isinstance(part, Total) else (part,))]
+        if any(not isinstance(part, Objective) for part in flat) or not flat:
+            raise ArgumentError.about("parts", expected="objectives", got=", ".join(type(p).__name__ for p in flat))
+        super().__init__(flat[0].sparsifier)
+        if any(part.sparsifier is not self.sparsifier for part in flat):
+            raise ArgumentError.about("parts", expected="objectives of one model", got="objectives of several")
+        self.parts = tuple(flat)
+        self._modules |= {str(k): part for k, part in enumerate(flat)}  # for state_dict and .to()
+        self.budgets: tuple[Budget, ...] = tuple(budget for part in flat for budget in part.budgets)
+
+    def forward(self) -> Tensor:
+        """The sum of all terms."""
+        return torch.stack([part() for part in self.parts]).sum()
+
+    def step(self, task_loss: Tensor | None = None) -> None:
+        """The steps of all parts."""
+        for part in self.parts:
+            part.step(task_loss)
+        self.steps += 1
+
+    @property
+    def record(self) -> Record:
+        """The groups of all parts, one after another."""
+        records = [part.record for part in self.parts]
+
+        def joined(field: str) -> Tensor:
+            return torch.cat([getattr(record, field) for record in records])
+
+        names = tuple(f"{k}: {name}" for k, record in enumerate(records) for name in record.names)
+        numbers = {field: joined(field) for field in ("expected", "realised", "violation", "multiplier")}
+        term = torch.stack([record.term for record in records]).sum()
+        return Record(self.steps, names, term, **numbers, task_loss=records[0].task_loss)

@@ -1,0 +1,102 @@
+"""The variational bound behind the penalty (2018, appendix A)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from lzero.errors import ArgumentError
+from lzero.gating import first_matches
+from lzero.laws.rectified import Rectified
+from lzero.objectives.objective import Objective, Record
+from lzero.objectives.penalty import Penalty
+
+if TYPE_CHECKING:
+    from lzero.sparsifier import Sparsifier
+
+
+class VariationalBound(Objective):
+    r"""$\frac1N\big(\sum_g KL(q(z_g)\,\|\,p(z_g)) + \lambda \sum_g |g|\,P(z_g \ne 0)\big)$ (Eq. 21).
+
+    The loss it is added to is a mean over examples, in nats. `prior` is how often gates are active before any data,
+    such as 0.1, for all gates or for each glob over the names that `sparsifier.plan()` shows; or a law. `code_cost` is
+    λ, the nats that an active parameter takes. `relaxed()` leaves the KL out, which is Eq. 22: the penalty. Average
+    the loss over L samples with `monte_carlo`.
+
+    >>> import lzero
+    >>> from torch import nn
+    >>> sparsifier = lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4))
+    >>> bound = VariationalBound(sparsifier, prior=0.1, num_data=1000)
+    >>> bound().backward()
+    """
+
+    def __init__(
+        self,
+        sparsifier: Sparsifier,
+        prior: float | Mapping[str, float] | Rectified,
+        *,
+        num_data: int,
+        code_cost: float = 0.0,
+    ) -> None:
+        super().__init__(sparsifier)
+        if isinstance(num_data, bool) or not num_data >= 1:
+            raise ArgumentError.about("num_data", expected="the number of training examples", got=num_data)
+        self.num_data = num_data
+        self._code = Penalty(sparsifier, code_cost / num_data)
+        self._prior = prior if isinstance(prior, Rectified) else _locations(sparsifier, prior)
+        self._term: Tensor | None = None
+
+    def relaxed(self) -> Penalty:
+        """The bound without its KL (Eq. 22), which is the penalised objective (Eq. 3)."""
+        return Penalty(self.sparsifier, self._code.strength.item())
+
+    def prior(self) -> Rectified:
+        """p(z) of all gates, in their order."""
+        if isinstance(self._prior, Rectified):
+            return self._prior
+        log_alpha = self.sparsifier.log_alpha
+        parts = [log_alpha.new_full((g.stop - g.start,), self._prior[g.name]) for g in self.sparsifier.groups]
+        return self.sparsifier.bank.law(torch.cat(parts))
+
+    def forward(self) -> Tensor:
+        """The bound's terms besides the loss, as the gates stand now."""
+        divergence = kl_divergence(self.sparsifier.law, self.prior()).sum()
+        term: Tensor = divergence / self.num_data + self._code()
+        self._term = term.detach()
+        return term
+
+    @property
+    def record(self) -> Record:
+        """What the bound was; its multiplier is λ/N, and nothing is violated."""
+        record = self._code.record
+        with torch.no_grad():
+            term = self.forward() if self._term is None else self._term
+        return replace(record, step=self.steps, term=term, task_loss=self._task_loss)
+
+
+def _locations(sparsifier: Sparsifier, prior: float | Mapping[str, float]) -> dict[str, float]:
+    """The log α of the prior, by group."""
+    names = [group.name for group in sparsifier.groups]
+    by_glob = prior if isinstance(prior, Mapping) else {"*": prior}
+    matched = first_matches(names, by_glob, "prior")
+    missing = set(names).difference(*matched.values())
+    if missing:
+        advice = 'add "*" as the last glob'
+        raise ArgumentError.about(
+            "prior", expected="one for every group", got=f"none for {min(missing)}", advice=advice
+        )
+    balanced = sparsifier.bank.law(torch.zeros((), dtype=torch.float64)).prob_active.logit().item()
+    return {name: _logit(by_glob[glob]) - balanced for glob, found in matched.items() for name in found}
+
+
+def _logit(probability: float) -> float:
+    if isinstance(probability, bool) or not (isinstance(probability, int | float) and 0 < probability < 1):
+        expected = "a probability of being active between 0 and 1, or a law"
+        raise ArgumentError.about("prior", expected=expected, got=repr(probability))
+    return math.log(probability) - math.log1p(-probability)

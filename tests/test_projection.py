@@ -1,0 +1,177 @@
+"""Budgets really hold: what is left costs at most the target, and hardly less."""
+
+import copy
+import logging
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lzero
+from lzero.budgets import Meter, make_budgets
+from lzero.decision import decide, decide_from
+from lzero.errors import ArgumentError, BudgetWarning
+from lzero.objectives import Constraint, Penalty
+from lzero.projection import project, project_to
+from lzero.shrink import GONE
+from tests import models
+from tests.objectives.conftest import gated
+
+COSTS = ["l0", "params", "macs"]
+FAMILIES = ["MLP", "LeNet-5", "ResNet-18", "MobileNet", "GPT, fused", "Llama"]
+known = {name: gated(name) for name in FAMILIES}
+
+
+def with_gates(name, seed):
+    sparsifier = copy.deepcopy(known[name])
+    generator = torch.Generator().manual_seed(seed)
+    spread = 0.5 + 6 * torch.rand((), generator=generator)
+    shift = 6 * torch.rand((), generator=generator) - 3
+    with torch.no_grad():
+        sparsifier.log_alpha.copy_(spread * torch.randn(sparsifier.log_alpha.shape, generator=generator) + shift)
+    return sparsifier
+
+
+def floor(sparsifier, cost):
+    """The share that no choice of gates goes below."""
+    smallest = decide_from(sparsifier, torch.zeros_like(sparsifier.log_alpha.detach()))
+    return Meter(sparsifier, cost).realised(smallest).item()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(FAMILIES),
+    seed=st.integers(0, 10_000),
+    cost=st.sampled_from(COSTS),
+    place=st.floats(0.001, 0.999),
+    round_to=st.sampled_from([1, 1, 4]),
+)
+def test_what_is_left_fits_and_nothing_more_would(name, seed, cost, place, round_to):
+    sparsifier = with_gates(name, seed)
+    low = Meter(sparsifier, cost).realised(decide_from(sparsifier, torch.zeros(len(sparsifier.log_alpha)), round_to))
+    target = low.item() + place * (1 - low.item()) + 1e-9
+    before = sparsifier.log_alpha.detach().clone()
+    (budget,) = make_budgets(sparsifier, target, cost)
+    projection = project_to(sparsifier, [budget], round_to)
+    left = Meter(sparsifier, cost).realised(decide(sparsifier, round_to)).item()
+    assert left <= target * (1 + 1e-9)
+    assert left == pytest.approx(projection.after[0])
+    open_ = (sparsifier.law.estimate("eq13") > 0).cpu()
+    was_open = sparsifier.bank.law(before).estimate("eq13") > 0
+    could_open = ~open_ & (was_open | (sparsifier.bank.law(before).prob_active >= GONE))
+    for gate in np.flatnonzero(could_open.numpy())[:40]:
+        trial = open_.double()
+        trial[gate] = 1
+        more = Meter(sparsifier, cost).realised(decide_from(sparsifier, trial, round_to)).item()
+        assert more > target or more == left  # a unit that nothing reads costs nothing
+    assert sum(projection.closed.values()) == int((was_open & ~open_).sum())
+    assert sum(projection.opened.values()) == int((~was_open & open_).sum())
+    untouched = (was_open == open_).numpy()
+    assert torch.equal(sparsifier.log_alpha.detach()[untouched], before[untouched])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_compacted_model_is_counted_not_the_plan(name):
+    for cost in ("params", "macs"):
+        sparsifier = with_gates(name, 3)
+        x = sparsifier.example_inputs
+        objective = Constraint(sparsifier, (1 + floor(sparsifier, cost)) / 2, cost)
+        small = lzero.compact(sparsifier.model, budget=objective)
+        assert getattr(lzero.measure(small, x), cost).dense <= objective.budgets[0].limit
+        assert lzero.verify(sparsifier.model, small, x) < 1e-4
+
+
+def test_compaction_to_a_budget_leaves_the_gated_model_alone(caplog):
+    sparsifier = gated("LeNet-5")
+    models.set_gates(sparsifier, 0.7)
+    before = {name: value.clone() for name, value in sparsifier.model.state_dict().items()}
+    objective = Constraint(sparsifier, 0.3, "params")
+    with caplog.at_level(logging.INFO, logger="lzero"):
+        small = lzero.compact(sparsifier.model, budget=objective)
+    assert all(torch.equal(value, before[name]) for name, value in sparsifier.model.state_dict().items())
+    assert "parameters (30.0% of" in caplog.text
+    assert "closed " in caplog.text
+    x = sparsifier.example_inputs
+    lzero.verify(sparsifier.model, small, x)
+    with torch.no_grad():  # and without the moved gates, it would not be the same
+        assert not torch.allclose(sparsifier.model.eval()(*x), small.eval()(*x))
+
+
+def test_borderline_gates_close_first_and_by_probability_per_cost():
+    sparsifier = gated("MLP")
+    first = sparsifier.groups[0]
+    sparsifier.log_alpha.data.fill_(6.0)
+    sparsifier.log_alpha.data[first.start : first.start + 6] = torch.tensor([1.0, -1.0, 0.0, -2.0, 2.0, -1.5])
+    weights = sparsifier.l0_weights
+    project(sparsifier.model, 1 - float(3 * weights[0] / weights.sum()), "l0")
+    closed = (sparsifier.law.estimate("eq13") == 0).nonzero().flatten()
+    assert (closed - first.start).tolist() == [1, 3, 5]
+
+
+def test_gates_that_are_as_good_as_gone_stay_closed():
+    sparsifier = gated("MLP")
+    sparsifier.log_alpha.data.fill_(-6.0)
+    sparsifier.log_alpha.data[:4] = 5.0
+    sparsifier.log_alpha.data[4:8] = -2.6  # closed, active with a probability of 0.27
+    projection = project(sparsifier.model, 0.9, "l0")
+    assert projection.opened == {"0": 4}
+    mean = sparsifier.bank.law(torch.tensor(-2.6)).mean
+    torch.testing.assert_close(sparsifier.law.estimate("eq13")[4:8], mean.expand(4), rtol=1e-3, atol=1e-4)
+
+
+def test_several_budgets_hold_together():
+    sparsifier = with_gates("ResNet-18", 5)
+    objective = Constraint(sparsifier, 0.4, "macs") + Constraint(sparsifier, 0.25, "params")
+    small = lzero.compact(sparsifier.model, budget=objective)
+    measured = lzero.measure(small, sparsifier.example_inputs)
+    macs, params = (budget.limit for budget in objective.budgets)
+    assert measured.macs.dense <= macs
+    assert measured.params.dense <= params
+
+
+def test_budgets_for_layers_hold_in_each():
+    sparsifier = with_gates("LeNet-5", 5)
+    objective = Constraint(sparsifier, {"0": 0.5, "3": 0.3, "*": "20%"}, "l0")
+    projection = project_to(sparsifier, objective.budgets)
+    for budget, after in zip(projection.budgets, projection.after, strict=True):
+        assert after * budget.dense <= budget.limit + 1e-6
+    lzero.compact(sparsifier.model)
+
+
+@pytest.mark.parametrize("estimator", ["eq13", "median"])
+def test_each_estimator_has_its_own_edge(estimator):
+    sparsifier = gated("MLP", estimator=estimator)
+    sparsifier.log_alpha.data.normal_()
+    project(sparsifier.model, 0.5, "params")
+    realised = lzero.measure(sparsifier.model).params
+    assert 0.45 * realised.dense < realised.realised <= 0.5 * realised.dense
+
+
+def test_rounded_widths_fit_the_budget():
+    sparsifier = gated("LeNet-5")
+    objective = Constraint(sparsifier, 0.5, "params")
+    with pytest.warns(BudgetWarning):
+        small = lzero.compact(sparsifier.model, budget=objective, round_to=4)
+    assert [small[k].weight.shape[0] in (size, *range(4, size, 4)) for k, size in ((0, 6), (3, 10), (7, 30))] == [
+        True
+    ] * 3
+    assert lzero.measure(small, sparsifier.example_inputs).params.dense <= objective.budgets[0].limit
+
+
+def test_it_can_be_trained_on():
+    sparsifier = with_gates("MLP", 1)
+    project(sparsifier.model, 0.3, "macs")
+    sparsifier.model.train()(sparsifier.example_inputs[0]).square().mean().backward()
+    assert sparsifier.log_alpha.grad.isfinite().all()
+
+
+def test_what_has_no_budget_is_refused():
+    sparsifier = gated("MLP")
+    with pytest.raises(ArgumentError, match="budget: expected an objective with a budget, got Penalty"):
+        lzero.compact(sparsifier.model, budget=Penalty(sparsifier, 1.0))
+    with pytest.raises(ArgumentError, match="budget: expected the objective of this model"):
+        lzero.compact(sparsifier.model, budget=Constraint(gated("MLP"), 0.5))
+    with pytest.raises(ArgumentError, match="a model with gates"):
+        project(torch.nn.Linear(2, 2), 0.5)
