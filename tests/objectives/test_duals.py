@@ -64,13 +64,17 @@ def test_the_step_grows_while_violated_and_shrinks_with_each_restart():
 
 def test_the_multiplier_goes_down_where_the_violation_falls_fast():
     dual = Restarts(pace=0.03)
-    multipliers(dual, [1.0] * 50)
+    multipliers(dual, [2.0] * 50)
     before, rate = dual.multiplier.item(), dual.rate.item()
-    dual.step(torch.tensor([0.96]))  # a fall of 0.04
+    dual.step(torch.tensor([1.96]))  # a fall of 0.04
     assert dual.multiplier.item() == pytest.approx(before * 0.75, rel=1e-3)
     assert dual.rate.item() == pytest.approx(rate)
-    dual.step(torch.tensor([0.94]))  # a fall within the pace
+    dual.step(torch.tensor([1.94]))  # a fall within the pace, and within a fortieth of what is left
     assert dual.multiplier.item() > before * 0.75
+    dual.step(torch.tensor([0.2]))
+    before = dual.multiplier.item()
+    dual.step(torch.tensor([0.19]))  # a fall of 0.01 where 0.19 / 40 is allowed
+    assert dual.multiplier.item() == pytest.approx(before * 0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e-2, 1.0, 1e2, 1e4])
@@ -97,6 +101,7 @@ def test_a_rule_serves_one_constraint():
         lambda: ProportionalIntegral(leak=1.0),
         lambda: ProportionalIntegral(integral=0.0),
         lambda: Restarts(period=0),
+        lambda: Restarts(settle=-1),
         lambda: Restarts(growth=float("inf")),
     ],
 )

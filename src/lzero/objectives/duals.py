@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from lzero.errors import ArgumentError
 
+FLOOR = 1e-3  # a fall of the violation in one step that is never too fast
+
 
 class Dual(nn.Module):
     """A rule for multipliers, one for each constraint. To write another, give `move`."""
@@ -64,27 +66,35 @@ class Restarts(Dual):
     $\lambda \leftarrow \lambda + \eta \min(v, c)$ while violated, and 0 as soon as the constraint holds. Each violated
     step lets η grow by up to the factor $e^{g}$, and each restart takes back what `period` such steps added: so η
     grows from small until gates follow, in a time that depends on the magnitude of the loss by its logarithm only, and
-    shrinks where restarts come in quick succession. Where $v$ falls by more than `pace` in a step, λ goes down in
-    proportion: gates that are easy to close would otherwise all close at once, before the task can say which it needs.
-    The bound $c$ keeps far targets from being approached any faster than near ones.
+    shrinks where restarts come in quick succession. Where $v$ falls in a step by more than `pace`, or by more than $v$
+    over `settle`, λ goes down in proportion: gates that are easy to close would otherwise all close at once, before
+    the task can say which it needs, and past the target. The bound $c$ keeps far targets from being approached any
+    faster than near ones.
     """
 
     state = ("rate", "last")
 
     def __init__(
-        self, lr: float = 0.01, growth: float = 0.02, period: float = 40, bound: float = 0.1, pace: float = 0.03
+        self,
+        lr: float = 0.02,
+        growth: float = 0.02,
+        period: float = 40,
+        bound: float = 0.1,
+        pace: float = 0.03,
+        settle: float = 40,
     ) -> None:
         super().__init__()
         self.lr, self.growth = _above_zero("lr", lr), _above_zero("growth", growth)
         self.period, self.bound = _above_zero("period", period), _above_zero("bound", bound)
         self.pace = _above_zero("pace", pace)
+        self.settle = _above_zero("settle", settle)
         self.rate: Tensor
         self.last: Tensor
 
     @classmethod
     def within(cls, steps: int | None) -> Restarts:
-        """The rule for a training of so many steps: in a short one, of less than 1000, everything goes faster."""
-        haste = 1.0 if steps is None else max(1.0, 1000 / steps)
+        """The rule for a training of so many steps: in a short one, of less than 1200, everything goes faster."""
+        haste = 1.0 if steps is None else max(1.0, 1200 / steps)
         return cls(growth=0.02 * haste, period=40 / haste, pace=0.03 * haste)
 
     def prepare(self, count: int, device: torch.device) -> None:
@@ -95,11 +105,11 @@ class Restarts(Dual):
     def move(self, violation: Tensor) -> Tensor:
         """One step up the violation, down in proportion to a fall, or to zero; and the size of the next one."""
         violated, bounded = violation > 0, violation.clamp(0, self.bound)
-        fall = self.last - violation
-        braked = self.multiplier * (self.pace / fall.clamp_min(self.pace)).clamp_min(0.5)
-        moved = torch.where(fall > self.pace, braked, self.multiplier + self.rate * bounded)
+        fall, allowed = self.last - violation, (violation / self.settle).clamp(FLOOR, self.pace)
+        braked = self.multiplier * (allowed / fall.clamp_min(FLOOR)).clamp(0.5, 1.0)
+        moved = torch.where(fall > allowed, braked, self.multiplier + self.rate * bounded)
         restarts = ~violated & (self.multiplier > 0)
-        growth = torch.where(fall > self.pace, 0.0, bounded / self.bound) - self.period * restarts
+        growth = torch.where(fall > allowed, 0.0, bounded / self.bound) - self.period * restarts
         self.rate.mul_((self.growth * growth).exp())
         self.last.copy_(violation)
         return moved.where(violated, 0.0)
