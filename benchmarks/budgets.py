@@ -21,24 +21,10 @@ import lzero
 from lzero.costs import Cost
 from lzero.errors import ArgumentError, BudgetWarning
 from lzero.projection import project
+from lzero.zoo import MLP, LeNet5
 
 COSTS: tuple[Cost, ...] = ("l0", "params", "macs")
 TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.33, 0.50, 0.80)
-
-
-def mlp() -> nn.Module:
-    """The papers' MLP."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10)
-    )
-
-
-def lenet() -> nn.Module:
-    """The papers' LeNet-5-Caffe."""
-    return nn.Sequential(
-        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
-    )  # fmt: skip
 
 
 def conv(inputs: int, outputs: int, stride: int = 1) -> nn.Module:
@@ -102,8 +88,8 @@ class Transformer(nn.Module):
 
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
-    "MLP": mlp,
-    "LeNet-5": lenet,
+    "MLP": MLP,
+    "LeNet-5": LeNet5,
     "ResNet": resnet,
     "transformer": Transformer,
 }

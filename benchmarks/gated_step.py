@@ -10,12 +10,14 @@ import argparse
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lzero import sparsify
+from lzero.zoo import MLP, LeNet5, WideResNet
 from timing import machine, median_seconds
 
 
@@ -27,19 +29,6 @@ class Case:
     inputs: Callable[[], Tensor]
     goal: float
     include: str = "*"
-
-
-def lenet() -> nn.Module:
-    """LeNet-5-Caffe."""
-    return nn.Sequential(
-        nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(800, 500), nn.ReLU(), nn.Linear(500, 10),
-    )  # fmt: skip
-
-
-def mlp() -> nn.Module:
-    """Wide dense layers, where a product over weights would dominate."""
-    return nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 10))
 
 
 class Block(nn.Module):
@@ -65,42 +54,14 @@ def gpt() -> nn.Module:
     return nn.Sequential(nn.Embedding(1000, 384), *(Block(384, 6) for _ in range(12)), nn.Linear(384, 1000))
 
 
-class WideBlock(nn.Module):
-    """A block of a wide residual network."""
-
-    def __init__(self, i: int, o: int, stride: int) -> None:
-        super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(i), nn.Conv2d(i, o, 3, stride, 1, bias=False)
-        self.norm2, self.conv2 = nn.BatchNorm2d(o), nn.Conv2d(o, o, 3, 1, 1, bias=False)
-        self.shortcut = nn.Identity() if i == o else nn.Conv2d(i, o, 1, stride, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The residual branch and the shortcut."""
-        y = F.relu(self.norm1(x))
-        out: Tensor = self.conv2(F.relu(self.norm2(self.conv1(y)))) + self.shortcut(x)
-        return out
-
-
-def wrn() -> nn.Module:
-    """WRN-28-10."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, 1, 1, bias=False)]
-    width = 16
-    for stage, stride in ((160, 1), (320, 2), (640, 2)):
-        for k in range(4):
-            layers.append(WideBlock(width, stage, stride if k == 0 else 1))
-            width = stage
-    head = (nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
-    return nn.Sequential(*layers, *head)
-
-
 CPU: dict[str, Case] = {
-    "LeNet-5, batch 100": Case(lenet, lambda: torch.randn(100, 1, 28, 28), 1.05),
+    "LeNet-5, batch 100": Case(LeNet5, lambda: torch.randn(100, 1, 28, 28), 1.05),
     "GPT, 12 × 384, 8 × 128 tokens": Case(gpt, lambda: torch.randint(0, 1000, (8, 128)), 1.06),
-    "MLP 1024-4096-4096, batch 128": Case(mlp, lambda: torch.randn(128, 1024), 1.08),
+    "MLP 1024-4096-4096, batch 128": Case(partial(MLP, 1024, (4096, 4096)), lambda: torch.randn(128, 1024), 1.08),
 }
 GPU: dict[str, Case] = {
-    "WRN-28-10, the papers' gates": Case(wrn, lambda: torch.randn(256, 3, 32, 32), 1.03, include="*.conv1"),
-    "WRN-28-10, every unit": Case(wrn, lambda: torch.randn(256, 3, 32, 32), 1.03),
+    "WRN-28-10, the papers' gates": Case(WideResNet, lambda: torch.randn(256, 3, 32, 32), 1.03, include="*.conv1"),
+    "WRN-28-10, every unit": Case(WideResNet, lambda: torch.randn(256, 3, 32, 32), 1.03),
 }
 
 

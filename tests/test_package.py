@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "lzero"
 ORDER = [
     "tensors", "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery",
     "verify", "patch", "graph", "cutting", "shrink", "costs", "attachment", "sparsifier", "sparsify", "budgets",
-    "projection", "compact", "measure", "storage", "objectives", "report", "reproduce", "cli",
+    "search", "projection", "objectives", "compact", "measure", "storage", "data", "zoo", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import lzero
 from lzero.budgets import Meter, make_budgets
 from lzero.decision import decide, decide_from
-from lzero.errors import ArgumentError, BudgetWarning
+from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.objectives import Constraint, Penalty
 from lzero.projection import project, project_to
 from lzero.shrink import GONE
@@ -20,7 +20,7 @@ from tests import models
 from tests.objectives.conftest import gated
 
 COSTS = ["l0", "params", "macs"]
-FAMILIES = ["MLP", "LeNet-5", "ResNet-18", "MobileNet", "GPT, fused", "Llama"]
+FAMILIES = ["MLP", "LeNet-5", "ResNet-18", "MobileNet", "U-Net", "DenseNet", "ResNeXt", "GPT, fused", "Llama"]
 known = {name: gated(name) for name in FAMILIES}
 
 
@@ -46,7 +46,7 @@ def floor(sparsifier, cost):
     seed=st.integers(0, 10_000),
     cost=st.sampled_from(COSTS),
     place=st.floats(0.001, 0.999),
-    round_to=st.sampled_from([1, 1, 4]),
+    round_to=st.sampled_from([1, 1, 2, 4]),
 )
 def test_what_is_left_fits_and_nothing_more_would(name, seed, cost, place, round_to):
     sparsifier = with_gates(name, seed)
@@ -65,7 +65,7 @@ def test_what_is_left_fits_and_nothing_more_would(name, seed, cost, place, round
         trial = open_.double()
         trial[gate] = 1
         more = Meter(sparsifier, cost).realised(decide_from(sparsifier, trial, round_to)).item()
-        assert more > target or more == left  # a unit that nothing reads costs nothing
+        assert more > target or more <= left  # another unit may take the place of one that was kept against emptiness
     assert sum(projection.closed.values()) == int((was_open & ~open_).sum())
     assert sum(projection.opened.values()) == int((~was_open & open_).sum())
     untouched = (was_open == open_).numpy()
@@ -167,11 +167,87 @@ def test_it_can_be_trained_on():
     assert sparsifier.log_alpha.grad.isfinite().all()
 
 
+def test_overlapping_budgets_of_one_cost_hold_together():
+    sparsifier = gated("MLP")
+    whole, first = make_budgets(sparsifier, 0.3, "l0")[0], make_budgets(sparsifier, {"0": 0.9}, "l0")[0]
+    projection = project_to(sparsifier, [whole, first])
+    assert projection.before == pytest.approx((1.0, 1.0))
+    assert lzero.measure(sparsifier.model).l0.realised <= whole.limit
+
+
+class Insistent(torch.nn.Module):
+    """A model whose code wants the old size."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = torch.nn.Linear(20, 30), torch.nn.Linear(30, 4)
+
+    def forward(self, x):
+        return self.two(torch.tanh(self.one(x)).view(-1, 30))
+
+
+def test_a_graph_which_keeps_closed_columns_fits_the_budget():
+    torch.manual_seed(0)
+    model, x = Insistent(), torch.randn(3, 20)
+    sparsifier = lzero.sparsify(model, x, inputs=True)
+    sparsifier.log_alpha.data[30:45] = -6.0
+    objective = Constraint(sparsifier, 0.3, "params")
+    with pytest.warns(BudgetWarning):
+        small = lzero.compact(model, budget=objective, fallback="graph")
+    assert sum(p.numel() for p in small.parameters()) <= objective.budgets[0].limit
+    lzero.verify(model, small, x)
+
+
+def test_units_kept_against_empty_widths_are_counted_when_others_must_close():
+    class Stream(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = torch.nn.Embedding(9, 8), torch.nn.Linear(8, 3)
+            self.up, self.down = torch.nn.Linear(8, 32), torch.nn.Linear(32, 8)
+
+        def forward(self, tokens):
+            stream = self.embed(tokens)
+            return self.out(stream + self.down(torch.tanh(self.up(stream))))
+
+    torch.manual_seed(0)
+    model = Stream()
+    sparsifier = lzero.sparsify(model, torch.randint(0, 9, (2, 4)))
+    stream = max(sparsifier.groups, key=lambda group: group.stop - group.start == 8)
+    sparsifier.log_alpha.data.fill_(3.0)
+    sparsifier.log_alpha.data[stream.span] = -6.0
+    project(model, 200, "macs")
+    assert lzero.measure(model).macs.realised <= 200
+
+
+def test_rounding_that_cannot_fit_says_so():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2))
+    sparsifier = lzero.sparsify(model, torch.randn(1, 20))
+    with pytest.raises(LzeroError, match="widths that are multiples of 16: with every gate closed there is left 25"):
+        lzero.compact(model, budget=Constraint(sparsifier, 0.1, "params"), round_to=16)
+
+
+def test_rounded_widths_open_a_block_where_one_gate_alone_would_not_fit():
+    torch.manual_seed(0)
+    sparsifier = lzero.sparsify(
+        torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 2)), x := torch.randn(1, 20)
+    )
+    with pytest.warns(BudgetWarning):
+        small = lzero.compact(sparsifier.model, budget=Constraint(sparsifier, 0.8, "params"), round_to=16)
+    assert small[0].out_features == 48
+    assert (small[2].weight.abs().sum(0) > 0).all()  # every unit that is kept is used
+    assert lzero.measure(small, x).params.dense <= 0.8 * 1474
+
+
 def test_what_has_no_budget_is_refused():
     sparsifier = gated("MLP")
     with pytest.raises(ArgumentError, match="budget: expected an objective with a budget, got Penalty"):
         lzero.compact(sparsifier.model, budget=Penalty(sparsifier, 1.0))
+    with pytest.raises(ArgumentError, match=r"budget: expected an objective with a budget, got 0\.3; use a Constraint"):
+        lzero.compact(sparsifier.model, budget=0.3)
     with pytest.raises(ArgumentError, match="budget: expected the objective of this model"):
         lzero.compact(sparsifier.model, budget=Constraint(gated("MLP"), 0.5))
-    with pytest.raises(ArgumentError, match="a model with gates"):
+    with pytest.raises(ArgumentError, match=r"a model with gates.*call lzero.sparsify"):
         project(torch.nn.Linear(2, 2), 0.5)
+    with pytest.raises(ArgumentError, match=r"a model with gates.*not what torch.compile or DDP made of it"):
+        project(torch.nn.Sequential(sparsifier.model), 0.5)

@@ -29,6 +29,8 @@ class Attachment:
     @classmethod
     def to(cls, sparsifier: Sparsifier, optimizer: Optimizer, objective: Objective) -> Attachment:
         """Check that the optimizer moves the gates of this model, then hook the objective to it."""
+        if not isinstance(optimizer, Optimizer):
+            raise ArgumentError.about("optimizer", expected="a torch optimizer", got=type(optimizer).__name__)
         if objective.sparsifier is not sparsifier:
             raise ArgumentError.about("objective", expected="an objective of this sparsifier", got="one of another")
         held = {id(p): p for group in optimizer.param_groups for p in group["params"]}
@@ -36,7 +38,7 @@ class Attachment:
             expected, advice = "an optimizer that holds the gates", "make it from sparsifier.param_groups(lr=…)"
             raise ArgumentError.about("optimizer", expected=expected, got="one without", advice=advice)
         before = optimizer.register_step_pre_hook(_Before(sparsifier.model, objective))
-        after = optimizer.register_step_post_hook(lambda *_: objective.step())
+        after = optimizer.register_step_post_hook(_After(objective))
         return cls((before, after))
 
     def remove(self) -> None:
@@ -64,28 +66,37 @@ class _Before:
         def wrapped() -> Any:
             with torch.enable_grad():
                 loss = closure()
-            self.add_gradient(optimizer)
-            return loss
+            term = self.add_gradient(optimizer)
+            return loss if loss is None else loss + term  # line searches compare values with gradients
 
         return wrapped
 
     @torch.enable_grad()
-    def add_gradient(self, optimizer: Optimizer) -> None:
+    def add_gradient(self, optimizer: Optimizer) -> Tensor:
         """Add the gradient of the term, once, outside of any backward: wrappers such as DDP do not see it."""
         scale = vars(optimizer).get("grad_scale")  # fused optimizers take gradients as a GradScaler left them
-        term = self.objective() if scale is None else self.objective() * scale
-        parameters = {id(p): p for p in self.model.parameters() if p.requires_grad}
+        term: Tensor = self.objective()
+        if not term.requires_grad:  # frozen gates
+            return term
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        gradients = torch.autograd.grad(term if scale is None else term * scale, parameters, allow_unused=True)
+        moved = [(p, g) for p, g in zip(parameters, gradients, strict=True) if g is not None]
         held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        for parameter, gradient in zip(
-            parameters.values(), self._gradients(term, list(parameters.values())), strict=True
-        ):
-            if gradient is None:
-                continue
-            if id(parameter) not in held:
-                expected = "an optimizer that holds every parameter the objective moves"
-                raise ArgumentError.about("optimizer", expected=expected, got="one without some of the weights")
+        if any(id(p) not in held for p, _ in moved):
+            expected, advice = "an optimizer that holds every parameter the objective moves", "l2 moves weights, too"
+            raise ArgumentError.about("optimizer", expected=expected, got="one without some", advice=advice)
+        for parameter, gradient in moved:
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        return term.detach()
 
-    @staticmethod
-    def _gradients(term: Tensor, parameters: list[nn.Parameter]) -> tuple[Tensor | None, ...]:
-        return torch.autograd.grad(term, parameters, allow_unused=True)
+
+class _After:
+    """The hook after a step: the objective's own, unless a fused optimizer has skipped the step for a GradScaler."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+
+    def __call__(self, optimizer: Optimizer, *_: object) -> None:
+        found_inf = vars(optimizer).get("found_inf")
+        if found_inf is None or not found_inf:
+            self.objective.step()

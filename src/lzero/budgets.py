@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from lzero.costs import Cost, decided_alive, expected_alive
+from lzero.costs import Cost, decided_alive, expected_alive, gates_of_alive
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
@@ -69,6 +69,19 @@ class Meter:
         alive = is_open if self.cost == "l0" else decided_alive(self._sparsifier, decision)
         return self._made_for(alive.device)(alive)
 
+    def marginals(self, decision: Decision) -> Tensor:
+        """What each gate adds when it opens, or saves when it closes, all else as decided, `[groups, gates]`."""
+        gates = len(self._sparsifier.l0_weights)
+        is_l0 = self.cost == "l0"
+        alive = torch.ones(gates, dtype=torch.float64) if is_l0 else decided_alive(self._sparsifier, decision)
+        with torch.enable_grad():
+            shares = self._made_for(alive.device)(alive.requires_grad_())
+            rows = torch.stack([torch.autograd.grad(share, alive, retain_graph=True)[0] for share in shares])
+        return rows if is_l0 else gates_of_alive(self._sparsifier, rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_scale": None}
+
     def _made_for(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         """The function from gates, or from units and columns, to shares: made anew where the model has shrunk."""
         structure = self._sparsifier.structure
@@ -79,22 +92,24 @@ class Meter:
 
     def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         sparsifier, count = self._sparsifier, len(self.groups)
-        slot = torch.full((len(sparsifier.l0_weights),), count)
-        for k, names in enumerate(self.groups):
-            for group in _chosen(sparsifier, names):
-                slot[group.span] = k
-        weights = sparsifier.l0_weights / torch.cat([self.dense, self.dense.new_ones(1)])[slot]
-        slot, weights = slot.to(device), weights.to(device)
+        gates = [torch.arange(g.start, g.stop) for names in self.groups for g in _chosen(sparsifier, names)]
+        slots = [
+            torch.full((g.stop - g.start,), k) for k, ns in enumerate(self.groups) for g in _chosen(sparsifier, ns)
+        ]
+        gate, slot = torch.cat(gates), torch.cat(slots)
+        weights = (sparsifier.l0_weights[gate] / self.dense[slot]).to(device)
+        gate, slot = gate.to(device), slot.to(device)
         if self.groups == ((),):
             return lambda open_: (weights.to(open_) * open_).sum().unsqueeze(0)
-        return lambda open_: open_.new_zeros(count + 1).index_add(0, slot, weights.to(open_) * open_)[:count]
+        return lambda open_: open_.new_zeros(count).index_add(0, slot, weights.to(open_) * open_[gate])
 
     def _cost_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         assert self.cost != "l0"  # noqa: S101 (the other two are counted alike)
         costs = self._sparsifier.costs
         selected = (_selection(self._sparsifier, costs, self.cost, self.groups) / self.dense[:, None]).to(device)
         terms, widths = costs.terms(self.cost).to(device), costs.widths.to(device)
-        return lambda alive: selected.to(alive) @ terms(widths(alive))
+        # A product and a sum: autocast would do a matrix product in half precision, where counts overflow.
+        return lambda alive: (selected.to(alive) * terms(widths(alive))).sum(-1)
 
     def _dense(self) -> Tensor:
         if self.cost == "l0":
@@ -145,7 +160,7 @@ def make_budgets(
     made = []
     for (name, groups, wanted), dense, floor in zip(entries, meter.dense.tolist(), floors, strict=True):
         budget = Budget(cost, _limit(wanted, dense, cost), dense, name, groups)
-        if budget.limit < floor:
+        if budget.limit < floor * (1 - 1e-9):
             _refuse(sparsifier, budget, smallest, floor)
         made.append(budget)
     return tuple(made)
@@ -158,6 +173,8 @@ def _entries(
     if per not in get_args(Per):
         raise ArgumentError.about("per", expected='"model" or "layer"', got=repr(per))
     if isinstance(target, Mapping):
+        if per != "model":
+            raise ArgumentError.about("per", expected="nothing beside one target for each glob", got=repr(per))
         if not target:
             raise ArgumentError.about("target", expected="at least one glob with its target", got="none")
         return [(glob, found, target[glob]) for glob, found in first_matches(names, target, "target").items()]

@@ -7,17 +7,18 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, get_args
 
+from torch.fx import GraphModule
+
 from lzero.cutting import Fallback, cut_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError, BudgetWarning
+from lzero.objectives import Objective
 from lzero.projection import Projection, project_to
 from lzero.sparsifier import Sparsifier, sparsifier_of
 from lzero.verify import PROJECTED
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from lzero.objectives import Objective
 
 TOLERATED = 0.02  # of all gates: more that were fully open and had to close are worth a warning
 log = logging.getLogger("lzero")
@@ -53,24 +54,33 @@ def compact(
     sparsifier = sparsifier_of(model)
     if budget is None:
         return cut_copy(sparsifier, decide(sparsifier, round_to), fallback)
-    projected = _projected(sparsifier, budget, round_to)
+    _check_budget(budget, sparsifier)
+    projected, projection = _projected(sparsifier, budget, round_to, columns=True)
     small = cut_copy(projected, decide(projected, round_to), fallback)
+    if isinstance(small, GraphModule) and any(group.columns for group in sparsifier.groups):
+        projected, projection = _projected(sparsifier, budget, round_to, columns=False)  # a graph keeps them, as zeros
+        small = cut_copy(projected, decide(projected, round_to), fallback)
+    log.info("%s", projection)
+    _warn_of(projection, len(sparsifier.log_alpha))
     small.__dict__[PROJECTED] = projected.log_alpha.detach()
     return small
 
 
-def _projected(sparsifier: Sparsifier, budget: Objective, round_to: int) -> Sparsifier:
-    """A copy of the gated model with its gates moved to the budget."""
-    if not budget.budgets:
+def _check_budget(budget: Objective, sparsifier: Sparsifier) -> None:
+    if not isinstance(budget, Objective) or not budget.budgets:
         expected, advice = "an objective with a budget", "use a Constraint; lzero.projection.project needs none"
-        raise ArgumentError.about("budget", expected=expected, got=type(budget).__name__, advice=advice)
+        got = type(budget).__name__ if isinstance(budget, Objective) else repr(budget)
+        raise ArgumentError.about("budget", expected=expected, got=got, advice=advice)
     if budget.sparsifier is not sparsifier:
         raise ArgumentError.about("budget", expected="the objective of this model", got="that of another")
+
+
+def _projected(
+    sparsifier: Sparsifier, budget: Objective, round_to: int, *, columns: bool
+) -> tuple[Sparsifier, Projection]:
+    """A copy of the gated model with its gates moved to the budget."""
     projected = copy.deepcopy(sparsifier)
-    projection = project_to(projected, budget.budgets, round_to)
-    log.info("%s", projection)
-    _warn_of(projection, len(sparsifier.log_alpha))
-    return projected
+    return projected, project_to(projected, budget.budgets, round_to, columns=columns)
 
 
 def _warn_of(projection: Projection, gates: int) -> None:

@@ -141,7 +141,7 @@ class Costs:
         """
         terms = self.terms(cost)
         touched = [self.touched(cost, [span]) for span in self._spans]
-        return torch.stack(touched).to(alive) @ terms(self.widths(alive)) if touched else alive.new_zeros(0)
+        return (torch.stack(touched).to(alive) * terms(self.widths(alive))).sum(-1) if touched else alive.new_zeros(0)
 
     def terms(self, cost: Literal["params", "macs"]) -> Terms:
         """The sum that one cost is."""
@@ -182,6 +182,19 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
     gated = any(group.site for group in sparsifier.groups)
     units = probability[:count] if gated else probability.new_ones(count)
     return torch.cat([units, *(probability[g.span] for g in sparsifier.groups if g.columns)])
+
+
+def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
+    """Numbers for units and columns, `[…, alive]`, as numbers for gates, `[…, gates]`; 0 for the gates of weights."""
+    count = sparsifier.structure.num_units
+    gates = values.new_zeros(*values.shape[:-1], len(sparsifier.l0_weights))
+    for group in sparsifier.groups:
+        if group.site is not None:
+            gates[..., group.span] = values[..., sparsifier.structure.span(group.site)]
+        elif group.columns is not None:
+            gates[..., group.span] = values[..., count : count + group.stop - group.start]
+            count += group.stop - group.start
+    return gates
 
 
 def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:

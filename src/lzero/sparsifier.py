@@ -128,6 +128,11 @@ class Sparsifier:
             )
         self._attached = Attachment.to(self, optimizer, objective)
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether an objective acts from inside an optimizer."""
+        return self._attached is not None
+
     def detach(self) -> None:
         """Undo `attach`."""
         if self._attached is None:
@@ -213,5 +218,7 @@ def sparsifier_of(model: nn.Module) -> Sparsifier:
     sparsifier = model.__dict__.get("_lzero_sparsifier")
     if not isinstance(sparsifier, Sparsifier):
         expected, advice = "a model with gates", "call lzero.sparsify(model, example_inputs) first"
+        if any("_lzero_sparsifier" in part.__dict__ for part in model.modules()):
+            advice = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
         raise ArgumentError.about("model", expected=expected, got=type(model).__name__, advice=advice)
     return sparsifier

@@ -109,6 +109,51 @@ def test_a_grad_scaler_leaves_it_as_it_is(name):
     assert_same(inside.model, outside.model)
 
 
+def test_a_step_that_a_fused_optimizer_skips_moves_no_multiplier():
+    sparsifier, optimizer, x = prepared(OPTIMIZERS["fused Adam"])
+    objective = Constraint(sparsifier, 0.3, dual=Ascent(1.0))
+    sparsifier.attach(optimizer, objective)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for factor in (1.0, float("inf"), 1.0):
+        optimizer.zero_grad()
+        scaler.scale(sparsifier.model(x).square().mean() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    assert objective.steps == 2
+
+
+def test_line_searches_see_the_value_whose_gradient_they_get():
+    def value(attached):
+        sparsifier = gated()
+        model, x = sparsifier.model.eval(), sparsifier.example_inputs[0]
+        optimizer = torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
+        objective = Penalty(sparsifier, 0.05)
+        if attached:
+            sparsifier.attach(optimizer, objective)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (model(x) - 1).square().mean()
+            loss = loss if attached else loss + objective()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+        return ((model(x) - 1).square().mean() + objective()).item()
+
+    assert value(True) == pytest.approx(value(False), rel=1e-3)
+
+
+def test_gates_that_are_frozen_are_left_alone():
+    sparsifier, optimizer, x = prepared(torch.optim.SGD)
+    sparsifier.attach(optimizer, Penalty(sparsifier, 0.1))
+    sparsifier.log_alpha.requires_grad_(False)
+    before = sparsifier.log_alpha.clone()
+    loop(optimizer, sparsifier.model, x, steps=2)
+    assert torch.equal(sparsifier.log_alpha, before)
+
+
 def test_frozen_weights_and_gates_without_a_gradient_of_the_task():
     sparsifier = gated()
     optimizer = torch.optim.SGD([sparsifier.log_alpha], lr=1.0)
@@ -169,3 +214,7 @@ def test_what_cannot_work_is_refused():
     sparsifier.attach(alone, Penalty(sparsifier, 1.0, l2=0.1))
     with pytest.raises(ArgumentError, match="holds every parameter the objective moves"):
         alone.step()
+    assert sparsifier.log_alpha.grad is None
+    sparsifier.detach()
+    with pytest.raises(ArgumentError, match="optimizer: expected a torch optimizer, got Penalty"):
+        sparsifier.attach(Penalty(sparsifier, 1.0), optimizer)

@@ -1,16 +1,17 @@
 """The constrained objective: targets, groups, schedules, records, state, and stopping in time."""
 
 import copy
+import pickle
 
 import pytest
 import torch
 from torch import nn
 
 import lzero
-from lzero.errors import ArgumentError, BudgetWarning
+from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.objectives import Constraint, NotFiniteError, Penalty, extra_gradient_step
 from lzero.objectives.duals import Ascent, PastExtrapolation, ProportionalIntegral, RestartedAscent, Restarts
-from lzero.objectives.schedules import linear
+from lzero.objectives.schedules import cosine, linear
 from tests.objectives.conftest import gated
 
 
@@ -100,6 +101,9 @@ def test_several_constraints_at_once(sparsifier):
     assert len(three.state_dict()) > len(both.parts[0].state_dict())
     with pytest.raises(ArgumentError, match="objectives of one model"):
         both + Penalty(gated(), 0.1)
+    with pytest.raises(ArgumentError, match="parts: expected each objective once"):
+        both + both.parts[0]
+    assert len(sum([Penalty(sparsifier, 0.1), Penalty(sparsifier, 0.2)]).parts) == 2
 
 
 def test_the_target_comes_down_from_one():
@@ -163,6 +167,38 @@ def test_state_goes_to_disk_and_back(sparsifier, make):
     assert torch.equal(run(first, 5).multiplier, run(second, 5).multiplier)
 
 
+def test_targets_are_arguments_and_no_state(sparsifier):
+    half, fifth = Constraint(sparsifier, 0.5), Constraint(sparsifier, 0.2)
+    fifth.load_state_dict(half.state_dict())
+    assert fifth.target().item() == pytest.approx(0.2)
+
+
+def test_objectives_are_pickled_with_their_model(sparsifier):
+    objective = Constraint(sparsifier, 0.3, "macs", steps=100) + Penalty(sparsifier, 0.1, schedule=cosine(5))
+    objective()
+    objective.step()
+    again = pickle.loads(pickle.dumps(objective))  # noqa: S301 (our own)
+    assert again().item() == pytest.approx(objective().item())
+    assert again.sparsifier is not sparsifier
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("cost", ["l0", "params", "macs"])
+def test_autocast_leaves_counts_alone(dtype, cost):
+    sparsifier = lzero.sparsify(nn.Sequential(nn.Linear(600, 400), nn.ReLU(), nn.Linear(400, 600)), torch.randn(2, 600))
+    objective = Constraint(sparsifier, 0.3, cost, dual=Ascent(1.0))
+    objective.step()
+    expected = objective()
+    with torch.autocast("cpu", dtype=dtype):
+        assert objective().item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_a_target_may_be_the_least_there_is(sparsifier):
+    with pytest.raises(ArgumentError, match="at least 25 parameters"):
+        Constraint(sparsifier, 24, "params")
+    assert Constraint(sparsifier, 25, "params").budgets[0].limit == 25
+
+
 def test_multipliers_are_cast_with_the_objective(sparsifier):
     objective = Constraint(sparsifier, 0.3).double()
     objective()
@@ -197,6 +233,21 @@ def test_extra_gradient_steps_with_what_it_finds_one_step_ahead():
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_extra_gradient_trains_a_sum_as_it_does_its_parts(kind):
+    def gates(alone):
+        sparsifier = gated()
+        optimizer = kind(sparsifier.param_groups(lr=1e-3, gate_lr=0.1))
+        objective = Constraint(sparsifier, 0.3, "l0", dual=Ascent(1.0))
+        objective = objective if alone else objective + Penalty(sparsifier, 0.0)
+        x = sparsifier.example_inputs[0]
+        for _ in range(5):
+            extra_gradient_step(optimizer, objective, lambda: sparsifier.model.eval()(x).square().mean())
+        return sparsifier.log_alpha.detach()
+
+    torch.testing.assert_close(gates(True), gates(False))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
 def test_extra_gradient_trains(kind):
     sparsifier = gated()
     optimizer = kind(sparsifier.param_groups(lr=1e-3, gate_lr=0.1 if kind is torch.optim.Adam else 10.0))
@@ -207,6 +258,9 @@ def test_extra_gradient_trains(kind):
     assert objective.record.expected.item() < 0.5
     with pytest.raises(ArgumentError, match="an optimizer that holds the gates"):
         extra_gradient_step(kind([torch.nn.Parameter(torch.zeros(1))], lr=1.0), objective, lambda: 0)
+    sparsifier.attach(optimizer, objective)
+    with pytest.raises(LzeroError, match="an objective is attached"):
+        extra_gradient_step(optimizer, objective, lambda: 0)
 
 
 def test_gates_that_are_no_numbers_stop_the_training_with_their_site(sparsifier):
@@ -233,6 +287,21 @@ def steps(objective, count, fall=0.0):
     for _ in range(count):
         objective.sparsifier.log_alpha.data -= fall
         objective.step()
+
+
+def test_a_term_that_is_no_number_stops_the_training(sparsifier):
+    objective = Penalty(sparsifier, 0.1, l2=1.0)
+    sparsifier.model[0].weight.data[0, 0] = float("nan")
+    objective()
+    with pytest.raises(
+        NotFiniteError, match="the objective's term, from its multipliers or from weights, is not finite"
+    ):
+        objective.step(0.5)
+    constrained = Constraint(sparsifier, 0.3, dual=Ascent(1.0))
+    constrained.multiplier.fill_(float("nan"))
+    constrained()
+    with pytest.raises(NotFiniteError, match="the objective's term"):
+        constrained.step()
 
 
 def test_a_warning_says_when_gates_do_not_move(sparsifier):
@@ -272,6 +341,10 @@ def test_no_warning_where_the_target_will_be_met(sparsifier):
         ({"target": 0.3, "dual_density": "median"}, "dual_density: expected"),
         ({"target": 0.3, "steps": 0}, "steps: expected the number of optimizer steps"),
         ({"target": 0.3, "schedule": 5}, "schedule: expected a function of the step"),
+        ({"target": 0.3, "steps": True}, "steps: expected the number of optimizer steps"),
+        ({"target": 0.3, "steps": "10"}, "steps: expected the number of optimizer steps"),
+        ({"target": 0.3, "dual": Ascent}, "dual: expected a rule of lzero.objectives.duals"),
+        ({"target": {"*": 0.3}, "per": "layer"}, "per: expected nothing beside one target for each glob"),
     ],
 )
 def test_bad_input_is_refused(sparsifier, arguments, message):

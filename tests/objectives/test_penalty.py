@@ -81,6 +81,14 @@ def test_the_expected_l2_norm_by_hand():
     assert ExpectedL2(sparsifier)(p).item() == pytest.approx(by_hand.item(), rel=1e-6)
 
 
+def test_a_weight_with_a_gate_of_its_own_behind_a_gated_column_counts_once():
+    sparsifier = gated("MLP", units="weights", inputs=True)
+    weights = sum(p.square().sum() for name, p in sparsifier.model.named_parameters() if p.dim() == 2)
+    assert ExpectedL2(sparsifier)(torch.ones_like(sparsifier.log_alpha)).item() == pytest.approx(
+        weights.item(), rel=1e-5
+    )
+
+
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_l2_norm_moves_gates_only_on_request(sparsifier, moves):
     Penalty(sparsifier, 0.0, l2=1.0, l2_moves_gates=moves)().backward()
@@ -110,6 +118,7 @@ def test_removed_units_leave_the_penalty_of_the_others_as_it_was():
         ({"strength": {"nothing": 1.0}}, "strength: expected globs that match one of 0, 2"),
         ({"strength": {"*": 1.0, "0": 2.0}}, "matched by those before"),
         ({"strength": 1.0, "l2": -0.1}, "l2: expected a number from 0"),
+        ({"strength": 1.0, "schedule": 3}, "schedule: expected a function of the step"),
     ],
 )
 def test_bad_input_is_refused(sparsifier, arguments, message):

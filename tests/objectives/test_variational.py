@@ -74,7 +74,8 @@ def test_l_samples_have_the_mean_of_one_and_less_variance():
         ({"prior": {"0": 0.5}, "num_data": 5}, "prior: expected one for every group, got none for 2"),
         ({"prior": {"conv": 0.5}, "num_data": 5}, "prior: expected globs that match"),
         ({"prior": 0.1, "num_data": 0}, "num_data: expected the number of training examples"),
-        ({"prior": 0.1, "num_data": 5, "code_cost": -1.0}, "strength: expected a number from 0"),
+        ({"prior": 0.1, "num_data": 5, "code_cost": -1.0}, "code_cost: expected a number from 0"),
+        ({"prior": HardConcrete(torch.zeros(40)), "num_data": 5}, "prior: expected one law for all gates"),
     ],
 )
 def test_bad_input_is_refused(sparsifier, arguments, message):

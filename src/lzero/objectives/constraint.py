@@ -12,7 +12,7 @@ from lzero.errors import ArgumentError
 from lzero.objectives.duals import Dual, Restarts
 from lzero.objectives.forecast import Forecast
 from lzero.objectives.objective import Objective, Record
-from lzero.objectives.schedules import Schedule, constant, linear
+from lzero.objectives.schedules import Schedule, check_schedule, constant, linear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,10 +66,12 @@ class Constraint(Objective):
         super().__init__(sparsifier)
         _check_choice("violation", violation, get_args(Violation))
         _check_choice("dual_density", dual_density, get_args(Density))
-        if steps is not None and steps < 1:
+        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise ArgumentError.about("steps", expected="the number of optimizer steps of the training", got=steps)
-        if schedule is not None and not callable(schedule):
-            raise ArgumentError.about("schedule", expected="a function of the step", got=repr(schedule))
+        if dual is not None and not isinstance(dual, Dual):
+            expected, advice = "a rule of lzero.objectives.duals", "such as RestartedAscent(lr=0.01)"
+            raise ArgumentError.about("dual", expected=expected, got=repr(dual), advice=advice)
+        check_schedule(constant if schedule is None else schedule)
         self.budgets = make_budgets(sparsifier, target, cost, per)
         self._meter = Meter(sparsifier, cost, [budget.groups for budget in self.budgets])
         self._kind, self._dual_density = violation, dual_density
@@ -79,7 +81,8 @@ class Constraint(Objective):
         self.dual.prepare(len(self.budgets), sparsifier.log_alpha.device)
         self.shares: Tensor
         shares = [budget.share for budget in self.budgets]
-        self.register_buffer("shares", torch.tensor(shares, device=sparsifier.log_alpha.device))
+        targets = torch.tensor(shares, device=sparsifier.log_alpha.device)
+        self.register_buffer("shares", targets, persistent=False)  # an argument, not what training finds
         self._last: tuple[Tensor, Tensor, Tensor] | None = None  # term, expected shares, violation
 
     @property
@@ -96,7 +99,8 @@ class Constraint(Objective):
         expected = self._meter.shares(self.sparsifier.law.prob_active)
         violation = self._violation(expected)
         term = (self.multiplier.detach() * violation).sum()
-        self._last = term.detach(), expected.detach(), violation.detach()
+        self._term = term.detach()
+        self._last = self._term, expected.detach(), violation.detach()
         return term
 
     def _violation(self, shares: Tensor) -> Tensor:

@@ -36,16 +36,16 @@ class ExpectedL2:
         padded = torch.cat([alive, alive.new_ones(1)])
         parameters = dict(sparsifier.model.named_parameters())
         total = probability.new_zeros(())
-        for name, dims in self._made_for(probability.device).items():
+        own = {group.elements: group for group in sparsifier.groups if group.elements}
+        tables = self._made_for(probability.device)
+        for name in {**tables, **own}:
             squares = parameters[name].square()
-            for dim, members in dims.items():
+            for dim, members in tables.get(name, {}).items():
                 shape = [-1 if k == dim else 1 for k in range(squares.dim())]
                 squares = squares * last_product(padded[members]).to(squares.dtype).view(shape)
+            if name in own:
+                squares = squares * probability[own[name].span].view(squares.shape)
             total = total + squares.sum()
-        for group in sparsifier.groups:
-            if group.elements is not None:
-                weight = parameters[group.elements]
-                total = total + (weight.square() * probability[group.span].view(weight.shape)).sum()
         return total
 
     def _made_for(self, device: torch.device) -> dict[str, dict[int, Tensor]]:

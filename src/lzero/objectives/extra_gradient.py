@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, LzeroError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,16 +36,23 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if not any(p is objective.sparsifier.log_alpha for p in parameters):
         raise ArgumentError.about("optimizer", expected="an optimizer that holds the gates", got="one without")
+    if objective.sparsifier.is_attached:
+        raise LzeroError("an objective is attached to the optimizer, which steps on its own; call detach() first")
     here = [p.detach().clone() for p in parameters]
-    state, dual_state = _copied(optimizer.state_dict()), _copied(objective.state_dict())
+    state, dual_state = (
+        copy.deepcopy([optimizer.state.get(p) for p in parameters]),
+        copy.deepcopy(objective.state_dict()),
+    )
     loss = _gradient(optimizer, objective, task_loss)
     optimizer.step()
     objective.update()
     _gradient(optimizer, objective, task_loss)
     with torch.no_grad():
-        for parameter, value in zip(parameters, here, strict=True):
+        for parameter, value, kept in zip(parameters, here, state, strict=True):
             parameter.copy_(value)
-    optimizer.load_state_dict(state)
+            optimizer.state.pop(parameter, None)
+            if kept is not None:
+                optimizer.state[parameter] = kept
     objective.load_state_dict(dual_state)
     optimizer.step()
     optimizer.zero_grad()
@@ -58,7 +65,3 @@ def _gradient(optimizer: Optimizer, objective: Objective, task_loss: Callable[[]
     loss = task_loss()
     (loss + objective()).backward()
     return loss.detach()
-
-
-def _copied(state: dict[str, Any]) -> dict[str, Any]:
-    return copy.deepcopy(state)

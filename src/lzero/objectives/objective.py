@@ -81,18 +81,19 @@ class Objective(nn.Module):
             raise ArgumentError.about("sparsifier", expected=expected, got=type(sparsifier).__name__, advice=advice)
         self.sparsifier = sparsifier
         self._task_loss: Tensor | None = None
+        self._term: Tensor | None = None  # as it was when it was last computed
         self._finite: Tensor | None = None
 
     def forward(self) -> Tensor:
         """The term, a scalar that is differentiable in log α."""
         raise NotImplementedError
 
-    def step(self, task_loss: Tensor | None = None) -> None:
+    def step(self, task_loss: Tensor | float | None = None) -> None:
         """What follows `optimizer.step()`: the multipliers move, schedules go on, and numbers are checked to be finite.
 
         The task's loss, where it is given, appears in the record.
         """
-        self._task_loss = None if task_loss is None else task_loss.detach()
+        self._task_loss = None if task_loss is None else torch.as_tensor(task_loss).detach()
         self._check_finite()
         self.update()
         self.steps += 1
@@ -110,6 +111,11 @@ class Objective(nn.Module):
 
         return Total(self, other)
 
+    def __radd__(self, other: object) -> Objective:
+        if other != 0:  # what sum() starts with
+            return NotImplemented
+        return self
+
     @torch.no_grad()
     def open_gates(self) -> Tensor:
         """1 for gates that are open in the test-time network, 0 for the others."""
@@ -120,7 +126,8 @@ class Objective(nn.Module):
         """Stop where a number is none: at once on a CPU, within 100 steps on a GPU."""
         log_alpha = self.sparsifier.log_alpha.detach()
         finite = log_alpha.sum().isfinite()
-        finite = finite if self._task_loss is None else finite & self._task_loss.isfinite().to(finite.device)
+        for number in (self._task_loss, self._term):
+            finite = finite if number is None else finite & number.isfinite().all().to(finite.device)
         self._finite = finite if self._finite is None else self._finite & finite
         if log_alpha.device.type == "cpu" or self.steps % LOOK_EVERY == 0:
             if not self._finite:
@@ -129,7 +136,9 @@ class Objective(nn.Module):
 
     def _stop(self, log_alpha: Tensor) -> None:
         bad = [group.name for group in self.sparsifier.groups if not log_alpha[group.span].isfinite().all()]
-        what = f"the gates of {', '.join(bad)} are" if bad else "the task's loss is"
+        loss_is_fine = self._task_loss is None or bool(self._task_loss.isfinite().all())
+        own = "the objective's term, from its multipliers or from weights," if loss_is_fine else "the task's loss"
+        what = f"the gates of {', '.join(bad)} are" if bad else f"{own} is"
         raise NotFiniteError(
             f"{what} not finite at step {self.steps}; go back to the last checkpoint and lower the learning rate, "
             "or look for what overflows with torch.autograd.set_detect_anomaly(True)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -14,7 +15,7 @@ from lzero.errors import ArgumentError
 from lzero.gating import first_matches
 from lzero.objectives.expected_l2 import ExpectedL2
 from lzero.objectives.objective import Objective, Record
-from lzero.objectives.schedules import Schedule, constant
+from lzero.objectives.schedules import Schedule, check_schedule, constant
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -51,6 +52,7 @@ class Penalty(Objective):
         super().__init__(sparsifier)
         if not (math.isfinite(l2) and l2 >= 0):
             raise ArgumentError.about("l2", expected="a number from 0", got=l2)
+        check_schedule(schedule)
         names = [group.name for group in sparsifier.groups]
         if isinstance(strength, Mapping):
             matched = first_matches(names, strength, "strength")
@@ -63,9 +65,9 @@ class Penalty(Objective):
         self._expected_l2 = ExpectedL2(sparsifier)
         self._schedule = schedule
         self.strength: Tensor
-        # On the device of the gates from the start; `.to()` and `state_dict` carry it.
-        self.register_buffer("strength", torch.tensor(strengths, device=sparsifier.log_alpha.device))
-        self._term: Tensor | None = None
+        strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)
+        self.register_buffer("strength", strength_of, persistent=False)  # an argument, not what training finds
+        self._factor = 1.0
 
     def forward(self) -> Tensor:
         """The penalty as the gates stand now."""
@@ -75,7 +77,8 @@ class Penalty(Objective):
         if self._l2:
             survival = probability if self._l2_moves_gates else probability.detach()
             term = term + self._l2 / 2 * self._expected_l2(survival)
-        term = term * self._schedule(self.steps)
+        self._factor = self._schedule(self.steps)
+        term = term * self._factor
         self._term = term.detach()
         return term
 
@@ -86,7 +89,7 @@ class Penalty(Objective):
             expected = self._meter.shares(self.sparsifier.law.prob_active)
             realised = self._meter.shares(self.open_gates())
             term = self.forward() if self._term is None else self._term
-        multiplier = self.strength * self._schedule(self.steps)
+        multiplier = self.strength * self._factor
         zero = torch.zeros_like(expected)
         return Record(self.steps, self.names, term, expected, realised, zero, multiplier, self._task_loss)
 
@@ -99,6 +102,6 @@ def _strength(strength: float | Criterion, num_data: int | None) -> float:
             expected, advice = "the number of training examples", f'"{strength}" is defined by it'
             raise ArgumentError.about("num_data", expected=expected, got=num_data, advice=advice)
         return 1 / num_data if strength == "aic" else math.log(num_data) / (2 * num_data)
-    if isinstance(strength, bool) or not (isinstance(strength, int | float) and 0 <= strength < math.inf):
+    if isinstance(strength, bool) or not (isinstance(strength, Real) and 0 <= strength < math.inf):
         raise ArgumentError.about("strength", expected='a number from 0, "aic" or "bic"', got=repr(strength))
     return float(strength)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from lzero.errors import ArgumentError
 
@@ -16,28 +17,42 @@ def constant(step: int) -> float:
     return 1.0
 
 
-def linear(steps: int, start: int = 0) -> Schedule:
+@dataclass(frozen=True)
+class linear:  # noqa: N801 (called like a function; a class, because functions made by functions cannot be pickled)
     """From 0 at step `start` to 1, `steps` later, on a straight line.
 
     >>> [linear(4)(step) for step in (0, 1, 4, 100)]
     [0.0, 0.25, 1.0, 1.0]
     """
-    _check(steps, start)
-    return lambda step: min(1.0, max(0.0, (step - start) / steps))
+
+    steps: int
+    start: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise ArgumentError.about("steps", expected="at least 1", got=self.steps)
+        if self.start < 0:
+            raise ArgumentError.about("start", expected="0 or more", got=self.start)
+
+    def __call__(self, step: int) -> float:
+        """The factor at this step."""
+        return min(1.0, max(0.0, (step - self.start) / self.steps))
 
 
-def cosine(steps: int, start: int = 0) -> Schedule:
+@dataclass(frozen=True)
+class cosine(linear):  # noqa: N801 (as above)
     """The same with a slow beginning and a slow end.
 
     >>> [round(cosine(4)(step), 3) for step in (0, 1, 2, 4)]
     [0.0, 0.146, 0.5, 1.0]
     """
-    line = linear(steps, start)
-    return lambda step: (1 - math.cos(math.pi * line(step))) / 2
+
+    def __call__(self, step: int) -> float:
+        """The factor at this step."""
+        return (1 - math.cos(math.pi * super().__call__(step))) / 2
 
 
-def _check(steps: int, start: int) -> None:
-    if steps < 1:
-        raise ArgumentError.about("steps", expected="at least 1", got=steps)
-    if start < 0:
-        raise ArgumentError.about("start", expected="0 or more", got=start)
+def check_schedule(schedule: Schedule) -> None:
+    """Refuse what cannot be called."""
+    if not callable(schedule):
+        raise ArgumentError.about("schedule", expected="a function of the step", got=repr(schedule))

@@ -20,6 +20,8 @@ class Total(Objective):
         if any(not isinstance(part, Objective) for part in flat) or not flat:
             raise ArgumentError.about("parts", expected="objectives", got=", ".join(type(p).__name__ for p in flat))
         super().__init__(flat[0].sparsifier)
+        if len({id(part) for part in flat}) < len(flat):
+            raise ArgumentError.about("parts", expected="each objective once", got="one of them twice")
         if any(part.sparsifier is not self.sparsifier for part in flat):
             raise ArgumentError.about("parts", expected="objectives of one model", got="objectives of several")
         self.parts = tuple(flat)
@@ -30,11 +32,16 @@ class Total(Objective):
         """The sum of all terms."""
         return torch.stack([part() for part in self.parts]).sum()
 
-    def step(self, task_loss: Tensor | None = None) -> None:
+    def step(self, task_loss: Tensor | float | None = None) -> None:
         """The steps of all parts."""
         for part in self.parts:
             part.step(task_loss)
         self.steps += 1
+
+    def update(self) -> None:
+        """What the parts do in their steps."""
+        for part in self.parts:
+            part.update()
 
     @property
     def record(self) -> Record:

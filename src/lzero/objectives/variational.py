@@ -47,10 +47,14 @@ class VariationalBound(Objective):
         super().__init__(sparsifier)
         if isinstance(num_data, bool) or not num_data >= 1:
             raise ArgumentError.about("num_data", expected="the number of training examples", got=num_data)
+        if not 0 <= code_cost < math.inf:
+            raise ArgumentError.about("code_cost", expected="a number from 0, in nats", got=code_cost)
+        if isinstance(prior, Rectified) and prior.batch_shape:
+            expected, advice = "one law for all gates", "one for each glob is a mapping to probabilities"
+            raise ArgumentError.about("prior", expected=expected, got=f"laws {tuple(prior.batch_shape)}", advice=advice)
         self.num_data = num_data
         self._code = Penalty(sparsifier, code_cost / num_data)
         self._prior = prior if isinstance(prior, Rectified) else _locations(sparsifier, prior)
-        self._term: Tensor | None = None
 
     def relaxed(self) -> Penalty:
         """The bound without its KL (Eq. 22), which is the penalised objective (Eq. 3)."""

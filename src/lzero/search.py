@@ -1,0 +1,162 @@
+"""Which gates to close, or to open again, so that what is left fits its budgets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lzero.budgets import Budget, Meter
+from lzero.decision import Decision, decide_from
+from lzero.errors import LzeroError
+from lzero.shrink import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lzero.sparsifier import Sparsifier
+
+MARGIN = 1e-3  # how far past the edge a gate is moved, so that no rounding brings it back
+ROUNDING = 1e-9  # of shares, which are sums of products in double precision
+
+
+class Search:
+    """Gates open or closed, and what that costs; every answer is that of the network which would really be left."""
+
+    def __init__(self, sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int, columns: bool) -> None:
+        self.sparsifier, self.round_to, self.columns = sparsifier, round_to, columns
+        law, estimator = sparsifier.law, sparsifier.bank.estimator
+        self.estimate, self.probability = law.estimate(estimator).cpu(), law.prob_active.double().cpu()
+        self.start, self.is_open = self.estimate > 0, self.estimate > 0
+        self.may_open = ~self.is_open & (self.probability >= GONE)
+        self.mass = self._mass()
+        mean = law.mean.clamp(MARGIN, 1)
+        # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.
+        self._closed_at = (law.log_alpha_for(torch.zeros_like(mean), estimator) - MARGIN * (2 - law.prob_active)).cpu()
+        self._opened_at = law.log_alpha_for(mean, estimator).cpu()
+        costs = dict.fromkeys(budget.cost for budget in budgets)
+        self.budgets = [budget for cost in costs for budget in budgets if budget.cost == cost]
+        self.meters = [Meter(sparsifier, cost, [b.groups for b in self.budgets if b.cost == cost]) for cost in costs]
+        self.limits = torch.tensor([budget.share for budget in self.budgets], dtype=torch.float64)
+
+    def _mass(self) -> Tensor:
+        """Each gate's probability as a share of its group's: the last few of a layer are dearer than one of many."""
+        mass = self.probability.clone()
+        for group in self.sparsifier.groups:
+            mass[group.span] /= mass[group.span][self.is_open[group.span]].sum().clamp_min(1.0)
+        return mass
+
+    def moved(self, is_open: Tensor) -> Tensor:
+        """Log α with gates that close where the estimate is just 0, and gates that open where it is their mean."""
+        log_alpha = self.sparsifier.log_alpha.detach().cpu()
+        log_alpha = torch.where(self.start & ~is_open, self._closed_at, log_alpha)
+        return torch.where(~self.start & is_open, self._opened_at, log_alpha)
+
+    def decision(self, is_open: Tensor) -> Decision:
+        """What would stay."""
+        decision = decide_from(self.sparsifier, is_open.double(), self.round_to, self.moved(is_open))
+        if self.columns:
+            return decision
+        return replace(decision, columns={where: np.ones_like(mask) for where, mask in decision.columns.items()})
+
+    def shares(self, is_open: Tensor) -> Tensor:
+        """What would be left, as shares of dense, `[budgets]`."""
+        decision = self.decision(is_open)
+        return torch.cat([meter.realised(decision) for meter in self.meters])
+
+    def fits(self, is_open: Tensor) -> bool:
+        """Whether every budget holds."""
+        return bool((self.shares(is_open) <= self.limits * (1 + ROUNDING)).all())
+
+    def marginals(self) -> Tensor:
+        """What one gate more or less changes, all others as they are, `[budgets, gates]`."""
+        decision = self.decision(self.is_open)
+        return torch.cat([meter.marginals(decision) for meter in self.meters])
+
+    def close(self) -> None:
+        """Close gates until all budgets hold."""
+        while not self.fits(self.is_open):
+            excess = (self.shares(self.is_open) - self.limits).clamp_min(0)
+            violated = excess > self.limits * ROUNDING
+            saved = self.marginals()[violated] / excess[violated, None]
+            order = self._closing_order(saved.sum(0))
+            # Each closed gate makes the others cheaper: half of what seems to be needed never closes too many.
+            needed = (saved[:, order].cumsum(1) < 1).sum(1).min().item()
+            self.is_open[order[: max(1, int(needed) // 2)]] = False
+
+    def _closing_order(self, saved: Tensor) -> Tensor:
+        """Open gates that save something, by mass per saving: the fully open later, the last of a group last.
+
+        What a gate saves beyond what is needed counts for nothing; of equals the one that saves least comes first.
+        """
+        if not self.is_open.any():
+            self._give_up()
+        useful = self.is_open & (saved > 0)
+        useful = useful if useful.any() else self.is_open
+        tier = (self.estimate >= 1).long() + 2 * self._last_ones().long()
+        candidates = useful.nonzero().flatten()
+        candidates = candidates[tier[candidates] == tier[candidates].min()]
+        candidates = candidates[saved[candidates].argsort()]
+        return candidates[(self.mass[candidates] / saved[candidates].clamp(1e-12, 1.0)).argsort(stable=True)]
+
+    def _give_up(self) -> None:
+        left = zip(self.budgets, self.shares(self.is_open).tolist(), strict=True)
+        over = ", ".join(f"{share:.2%} for {budget}" for budget, share in left if share > budget.share)
+        why = f" with widths that are multiples of {self.round_to}" if self.round_to > 1 else ""
+        raise LzeroError(f"no choice of gates meets the budgets{why}: with every gate closed there is left {over}")
+
+    def _last_ones(self) -> Tensor:
+        """The likeliest open gate of each group: without it the network would be cut in two."""
+        last = torch.zeros_like(self.is_open)
+        for group in self.sparsifier.groups:
+            likeliest = torch.where(self.is_open, self.probability, -1.0)[group.span].argmax()
+            last[group.start + likeliest] = True
+        return last
+
+    def open(self, closed: Tensor) -> None:
+        """Use what room is left, for gates that have just closed and for borderline ones that were closed before."""
+        candidates = (closed | self.may_open).nonzero().flatten()
+        while len(candidates):
+            added = self.marginals()[:, candidates].sum(0)
+            candidates = candidates[(self.mass[candidates] / added.clamp_min(1e-12)).argsort(descending=True)]
+            count = self._largest(candidates)
+            self.is_open[candidates[:count]] = True
+            candidates = self._possible(candidates[count + 1 :])  # the first that did not fit is out of the question
+        if self.round_to > 1:
+            self._open_blocks(closed | self.may_open)
+
+    def _possible(self, candidates: Tensor) -> Tensor:
+        """Candidates that fit alone; unknown where widths are rounded and only several together cost anything."""
+        if self.round_to > 1 or not len(candidates):
+            return candidates
+        room = self.limits - self.shares(self.is_open)
+        return candidates[(self.marginals()[:, candidates] <= room[:, None] + ROUNDING).all(0)]
+
+    def _largest(self, candidates: Tensor) -> int:
+        """How many of the candidates, from the first, can be open together."""
+        low, high = 0, len(candidates)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.fits(self._with(candidates[:middle])) else (low, middle - 1)
+        return low
+
+    def _with(self, more: Tensor) -> Tensor:
+        trial = self.is_open.clone()
+        trial[more] = True
+        return trial
+
+    def _open_blocks(self, candidates: Tensor) -> None:
+        """Open as many gates of one group at a time as fill up a rounder width: alone they may not fit any more."""
+        blocks = sorted(self._blocks(candidates), key=lambda block: -float(self.mass[block].sum()))
+        for block in blocks:
+            if self.fits(trial := self._with(block)):
+                self.is_open = trial
+
+    def _blocks(self, candidates: Tensor) -> Iterator[Tensor]:
+        for group in self.sparsifier.groups:
+            closed = (candidates & ~self.is_open)[group.span].nonzero().flatten() + group.start
+            likeliest_first = closed[self.mass[closed].argsort(descending=True)]
+            yield from (block for block in likeliest_first.split(self.round_to) if len(block))
