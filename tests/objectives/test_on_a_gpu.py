@@ -47,6 +47,7 @@ def test_it_is_what_it_is_on_a_cpu(name):
     torch.testing.assert_close(seen["cpu"], seen["cuda"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("name", MAKE)
 def test_a_step_makes_nobody_wait(name):
     sparsifier = on("cuda")
