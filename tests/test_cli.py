@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import importlib
+import json
 import subprocess
 import sys
 import tomllib
@@ -28,6 +29,25 @@ def test_help_lists_the_commands(run):
 
 def test_version(run):
     assert run("--version").output == f"lzero {lzero.__version__}\n"
+
+
+def test_datasets_are_listed_with_what_is_here(run, tmp_path):
+    lines = run("data", "list", "--data-dir", tmp_path).output.splitlines()
+    assert lines[0] == "digits         digits: 1500 training and 297 test images of 1×8×8, 10 classes"
+    assert "mnist          not here: lzero data fetch mnist" in lines
+    found = json.loads(run("data", "list", "--json", "--data-dir", tmp_path).output)
+    assert found["digits"]["here"]
+    assert "--data-dir or LZERO_DATA" in found["cifar10"]["says"]
+
+
+def test_datasets_are_checked_and_fetched_by_name(run, tmp_path):
+    assert run("data", "fetch", "digits", "--data-dir", tmp_path).output.endswith("10 classes\n")
+    missing = run("data", "check", "mnist", "--data-dir", tmp_path)
+    assert missing.exit_code == 1
+    assert missing.output.startswith("lzero: mnist: train-images-idx3-ubyte")
+    unknown = run("data", "check", "minst", "--data-dir", tmp_path)
+    assert unknown.exit_code == 1
+    assert "mnist" in unknown.output
 
 
 def test_reproduce_draws_every_figure_and_prints_the_law(run, tmp_path):

@@ -39,7 +39,7 @@ class Sparsifier:
         self, model: nn.Module, structure: Structure, groups: list[GateGroup], bank: Bank, inputs: Any
     ) -> None:
         self.model, self.structure, self.groups, self.bank = model, structure, tuple(groups), bank
-        self.example_inputs: tuple[Any, ...] = inputs
+        self._inputs: tuple[Any, ...] = inputs
         self._handles: list[RemovableHandle] = []
         dense = {
             name: list(t.shape) for name, t in model.state_dict().items() if structure.aliases.get(name, name) == name
@@ -69,6 +69,12 @@ class Sparsifier:
     def law(self) -> HardConcrete:
         """The law of all gates as log α stands now."""
         return self.bank.law(self.log_alpha)
+
+    @property
+    def example_inputs(self) -> tuple[Any, ...]:
+        """The inputs the model was captured with, where the model is now."""
+        device = self.log_alpha.device
+        return tuple(x.to(device) if isinstance(x, Tensor) else x for x in self._inputs)
 
     def plan(self) -> Plan:
         """What can be removed, what cannot and why, by module path."""

@@ -15,34 +15,23 @@ _HALF_COUNT = 32
 _REACH = 3.2  # beyond it the nodes are nearer to 0 and 1 than float64 resolves
 
 
-def _tanh_sinh() -> tuple[list[float], list[float]]:
-    """Nodes and weights of the double-exponential rule on (0, 1).
+def unit_interval_rule(like: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes $u_k$ and weights $w_k$ with $\\int_0^1 f(u)\\,du \\approx \\sum_k w_k f(u_k)$, by tanh–sinh.
 
     $u_k = \\frac{1}{2}(1 + \\tanh(\\frac{\\pi}{2} \\sinh kh))$ crowds towards both ends, so that the
-    integrand may be singular there, as quantile functions are.
-    """
-    step = _REACH / _HALF_COUNT
-    nodes, weights = [], []
-    for k in range(-_HALF_COUNT, _HALF_COUNT + 1):
-        angle = 0.5 * math.pi * math.sinh(k * step)
-        nodes.append(1.0 / (1.0 + math.exp(-2.0 * angle)))
-        weights.append(0.25 * math.pi * step * math.cosh(k * step) / math.cosh(angle) ** 2)
-    total = math.fsum(weights)
-    return nodes, [weight / total for weight in weights]
-
-
-_NODES, _WEIGHTS = _tanh_sinh()
-
-
-def unit_interval_rule(like: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes $u_k$ and weights $w_k$ with $\\int_0^1 f(u)\\,du \\approx \\sum_k w_k f(u_k)$.
+    integrand may be singular there, as quantile functions are. Computed where they are needed: a copy of constants
+    would make a GPU wait.
 
     >>> u, w = unit_interval_rule(torch.empty(0, dtype=torch.float64))
     >>> round(float((w * u.log()).sum()), 12)  # ∫ log u du
     -1.0
     """
+    step = _REACH / _HALF_COUNT
+    k = step * torch.arange(-_HALF_COUNT, _HALF_COUNT + 1, dtype=torch.float64, device=like.device)
+    angle = 0.5 * math.pi * torch.sinh(k)
+    weights = torch.cosh(k) / torch.cosh(angle).square()
     inside = torch.finfo(like.dtype).eps / 2
-    return like.new_tensor(_NODES).clamp(inside, 1 - inside), like.new_tensor(_WEIGHTS)
+    return torch.sigmoid(2 * angle).to(like.dtype).clamp(inside, 1 - inside), (weights / weights.sum()).to(like.dtype)
 
 
 def invert_cdf(base: Distribution, probability: Tensor, iterations: int = 60) -> Tensor:

@@ -67,13 +67,14 @@ class Penalty(Objective):
         self.strength: Tensor
         strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)
         self.register_buffer("strength", strength_of, persistent=False)  # an argument, not what training finds
+        self._weights: Tensor  # λ for the share of each group
+        self.register_buffer("_weights", strength_of * self._meter.dense.to(strength_of), persistent=False)
         self._factor = 1.0
 
     def forward(self) -> Tensor:
         """The penalty as the gates stand now."""
         probability = self.sparsifier.law.prob_active
-        weights = self.strength * self._meter.dense.to(self.strength)
-        term = (weights * self._meter.shares(probability)).sum()
+        term = (self._weights * self._meter.shares(probability)).sum()
         if self._l2:
             survival = probability if self._l2_moves_gates else probability.detach()
             term = term + self._l2 / 2 * self._expected_l2(survival)

@@ -1,9 +1,8 @@
-"""The command line: `lzero --help`."""
+"""What all commands share: the application, its own options, and errors for people."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,6 @@ from rich.console import Console
 
 import lzero
 from lzero.errors import LzeroError
-from lzero.reproduce import NAMES, reproduce
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +18,7 @@ app = typer.Typer(name="lzero", no_args_is_help=True, add_completion=False, rich
 
 
 @contextmanager
-def _errors_for_people() -> Iterator[None]:
+def errors_for_people() -> Iterator[None]:
     """Print an error of ours as one line, without a traceback, and exit with 1."""
     try:
         yield
@@ -43,14 +41,3 @@ def main(
     ] = False,
 ) -> None:
     """Hold the options of `lzero` itself."""
-
-
-@app.command("reproduce")
-def reproduce_command(
-    names: Annotated[list[str] | None, typer.Argument(help=f"Any of: {', '.join(NAMES)}.", metavar="NAME")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for figures.")] = Path("runs/reproduce"),
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures that are there already.")] = False,
-) -> None:
-    """Re-create tables and figures of the papers: those named, or all."""
-    with _errors_for_people():
-        reproduce(names or list(NAMES), out, overwrite=overwrite, console=Console())

@@ -1,0 +1,74 @@
+"""`lzero data list | fetch | check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from lzero.cli.app import app, errors_for_people
+from lzero.data import DataError, check, fetch, known
+
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Datasets: which there are, and bring them here.")
+app.add_typer(data, name="data")
+
+Folder = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where datasets lie; else LZERO_DATA, else the user's cache.", show_default=False),
+]
+Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(known())}.", metavar="NAME")]
+
+
+@data.command("list")
+def list_command(
+    data_dir: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the datasets and say which of them are here, whole and readable."""
+    found = {name: _state(name, data_dir) for name in known()}
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, state in found.items():
+        typer.echo(f"{name:14} {state['says'] if state['here'] else 'not here: lzero data fetch ' + name}")
+
+
+def _state(name: str, folder: Path | None) -> dict[str, str | bool]:
+    try:
+        return {"here": True, "says": check(name, folder)}
+    except DataError as error:
+        return {"here": False, "says": str(error)}
+
+
+@data.command("check")
+def check_command(name: Name, data_dir: Folder = None) -> None:
+    """Read all of a dataset and say what is in it, or what is wrong with which file."""
+    with errors_for_people():
+        typer.echo(check(name, data_dir))
+
+
+@data.command("fetch")
+def fetch_command(name: Name, data_dir: Folder = None) -> None:
+    """Download a dataset, or what is missing of it, and check it. Interrupted downloads go on where they stopped."""
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+    tasks: dict[str, int] = {}
+
+    def show(file: str, done: int, total: int) -> None:
+        if file not in tasks:
+            tasks[file] = bars.add_task(file, total=total or None)
+        bars.update(tasks[file], completed=done, total=total or None)  # type: ignore[arg-type]
+
+    with errors_for_people(), bars:
+        says = fetch(name, data_dir, show)
+    typer.echo(says)
