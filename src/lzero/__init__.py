@@ -9,6 +9,7 @@ from lzero.objectives import Constraint, Penalty
 from lzero.sparsifier import Sparsifier
 from lzero.sparsify import sparsify
 from lzero.storage import load, save
+from lzero.training import fit
 from lzero.verify import verify
 
 __version__ = "0.1.0.dev0"
@@ -20,6 +21,7 @@ __all__ = [  # noqa: RUF022 (in flow order)
     "Sparsifier",
     "Penalty",
     "Constraint",
+    "fit",
     "measure",
     "compact",
     "verify",

@@ -103,10 +103,11 @@ def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:
 
 def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:
     """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps."""
-    wanted: list[tuple[Slice, Ids | None]] = list(structure.readers.items())
-    wanted += [(where, None) for each in pinned if each.reason.startswith("model input") for where in each.consumers]
+    # One layer may read several kinds of fixed units, as rows and columns of pixels: its inputs have one gate each.
+    inputs = [where for each in pinned if each.reason.startswith("model input") for where in each.consumers]
+    wanted: dict[Slice, Ids | None] = {**dict.fromkeys(inputs), **structure.readers}
     groups = []
-    for where, units in wanted:
+    for where, units in wanted.items():
         if where.tensor in matrices and not _one_to_one(units):
             size = len(structure.tensors[where.tensor][where.dim])
             groups.append(GateGroup(f"inputs of {where.tensor.rpartition('.')[0]}", start, start + size, columns=where))

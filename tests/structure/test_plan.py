@@ -231,3 +231,9 @@ def test_refused_with_a_message_that_helps(act, message):
         act(model, x)
     if "already" not in message:
         assert "lzero_log_alpha" not in model.state_dict()
+
+
+def test_flattened_images_have_one_gate_for_each_pixel():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10))
+    sparsifier = sparsify(model, torch.randn(2, 1, 28, 28), units="paper")
+    assert [(group.name, group.stop - group.start) for group in sparsifier.groups] == [("1", 300), ("inputs of 1", 784)]

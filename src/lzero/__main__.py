@@ -1,0 +1,5 @@
+"""`python -m lzero`."""
+
+from lzero.cli import app
+
+app()

@@ -1,0 +1,76 @@
+"""The recipes that come along, those of users, and changes to them."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lzero.recipes.recipe import Recipe
+from lzero.recipes.settings import SettingError, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT = "digits"
+
+
+def names() -> tuple[str, ...]:
+    """The recipes that come along, the default first."""
+    files = (entry.name for entry in resources.files("lzero.recipes").iterdir())
+    found = sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml"))
+    return (DEFAULT, *(name for name in found if name != DEFAULT))
+
+
+def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
+    """A recipe by name or from a TOML file, with changes such as `objective.target=0.1`.
+
+    >>> load("digits", ["training.epochs=3"]).training.epochs
+    3
+    """
+    settings = _settings(recipe)
+    for change in changes:
+        _apply(settings, change)
+    return read(Recipe, settings)
+
+
+def _settings(recipe: str | Path) -> dict[str, Any]:
+    path = Path(recipe)
+    if isinstance(recipe, str) and recipe in names():
+        text = resources.files("lzero.recipes").joinpath(f"{recipe}.toml").read_text(encoding="utf-8")
+    elif path.suffix == ".toml":
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingError(f"{path}: cannot be read ({error})") from error
+    else:
+        close = difflib.get_close_matches(str(recipe), names(), n=1)
+        advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(names())}"
+        raise SettingError(f"{recipe}: neither a recipe nor a TOML file; {advice}")
+    return _parsed(text, str(recipe))
+
+
+def _parsed(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{source}: {error}") from error
+
+
+def _apply(settings: dict[str, Any], change: str) -> None:
+    """Set one value by its dotted path; what is no TOML value is a text."""
+    key, equals, value = change.partition("=")
+    if not equals or not key.strip():
+        raise SettingError(f"{change}: expected section.setting=value")
+    *sections, last = (part.strip() for part in key.split("."))
+    table = settings
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise SettingError(f"{key.strip()}: {section} is a value, not a table")
+    try:
+        table[last] = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = value.strip()

@@ -1,0 +1,124 @@
+"""Settings as frozen dataclasses: read from nested mappings with types checked, written back as TOML."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from lzero.errors import LzeroError
+
+T = TypeVar("T")
+
+
+class SettingError(LzeroError, ValueError):
+    """A setting cannot be used."""
+
+
+def read(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
+    """The dataclass from a mapping; unknown keys are refused with the nearest known one, values with what they must be.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Size:
+    ...     width: int = 3
+    >>> read(Size, {"width": 5})
+    Size(width=5)
+    >>> read(Size, {"widht": 5})
+    Traceback (most recent call last):
+    lzero.recipes.settings.SettingError: widht: there is no such setting; did you mean width?
+    """
+    hints, known = get_type_hints(cls), {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    for key in given:
+        if key not in known:
+            raise SettingError(f"{path}{key}: there is no such setting; {_nearest(key, list(known))}")
+    missing = [n for n, f in known.items() if n not in given and f.default is MISSING and f.default_factory is MISSING]
+    if missing:
+        raise SettingError(f"{path}{missing[0]}: this setting is missing")
+    return cls(**{key: convert(value, hints[key], f"{path}{key}") for key, value in given.items()})
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+
+
+def convert(value: Any, hint: Any, path: str) -> Any:
+    """A value as the type a setting has."""
+    if is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise SettingError(f"{path}: expected a table of settings, got {value!r}")
+        return read(hint, value, f"{path}.")  # type: ignore[arg-type]
+    if get_origin(hint) in (Union, types.UnionType):
+        return _one_of(value, get_args(hint), path)
+    if get_origin(hint) is tuple:
+        if isinstance(value, str) or not isinstance(value, list | tuple):
+            raise SettingError(f"{path}: expected a list, got {value!r}")
+        return tuple(convert(each, get_args(hint)[0], f"{path}[{k}]") for k, each in enumerate(value))
+    if get_origin(hint) in (dict, Mapping):
+        return _mapping(value, get_args(hint)[1], path)
+    return _plain(value, hint, path)
+
+
+def _one_of(value: Any, hints: tuple[Any, ...], path: str) -> Any:
+    for hint in hints:
+        try:
+            return convert(value, hint, path)
+        except SettingError:
+            continue
+    raise SettingError(f"{path}: expected {' or '.join(_named(hint) for hint in hints)}, got {value!r}")
+
+
+def _mapping(value: Any, hint: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SettingError(f"{path}: expected a table, got {value!r}")
+    return {str(key): convert(each, hint, f"{path}.{key}") for key, each in value.items()}
+
+
+def _plain(value: Any, hint: Any, path: str) -> Any:
+    if hint is Any:
+        return value
+    if get_origin(hint) is Literal:
+        fits = value in get_args(hint) and not isinstance(value, bool)
+    elif hint is float:
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        value = float(value) if fits else value
+    elif hint is None or hint is type(None):
+        fits = value is None
+    else:
+        fits = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    if not fits:
+        raise SettingError(f"{path}: expected {_named(hint)}, got {value!r}")
+    return value
+
+
+def _named(hint: Any) -> str:
+    words = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", type(None): "nothing"}
+    if get_origin(hint) is Literal:
+        return " or ".join(json.dumps(each) for each in get_args(hint))
+    if get_origin(hint) in (dict, Mapping):
+        return "a table"
+    return words.get(hint, "a list" if get_origin(hint) is tuple else str(hint))
+
+
+def as_toml(settings: Any) -> str:
+    """All settings as TOML, which `read` turns back into the same; settings that are None are left out."""
+    plain, tables = [], []
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            tables.append(f"[{field.name}]\n{as_toml(value)}")
+        elif value is not None:
+            plain.append(f"{field.name} = {_toml_value(value)}\n")
+    return "".join(plain) + "".join(f"\n{table}" for table in tables)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml_value(each) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)

@@ -1,0 +1,81 @@
+"""A run folder: what was asked, how it went, and what came out, in files that are whole or not there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lzero.errors import LzeroError
+from lzero.files import write_atomically
+from lzero.recipes import Recipe, as_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RunFolderError(LzeroError):
+    """A run folder cannot be used."""
+
+
+class RunFolder:
+    """`config.toml`, `metrics.jsonl`, `checkpoint.safetensors`, `model.safetensors`, `outcome.json`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
+        self.checkpoint, self.model = path / "checkpoint.safetensors", path / "model.safetensors"
+        self.outcome = path / "outcome.json"
+
+    @contextmanager
+    def opened(self, recipe: Recipe, *, resume: bool, overwrite: bool = False) -> Iterator[None]:
+        """The folder, made if it is not there, for one process alone inside the block."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise RunFolderError(f"{self.path}: cannot be written to ({error.strerror})") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RunFolderError(f"{self.path}: another process is training there") from error
+            if overwrite:
+                for path in (self.config, self.metrics, self.checkpoint, self.model, self.outcome):
+                    path.unlink(missing_ok=True)
+            self._start(recipe, resume=resume)
+            yield
+
+    def _start(self, recipe: Recipe, *, resume: bool) -> None:
+        if self.config.exists() and not resume:
+            choices = "go on with --resume, replace it with --overwrite, or choose another folder"
+            raise RunFolderError(f"{self.path}: there is a run already; {choices}")
+        if self.config.exists() and self.config.read_text(encoding="utf-8") != as_toml(recipe):
+            raise RunFolderError(
+                f"{self.config}: the run was started with other settings; resume without changing them"
+            )
+        if not self.config.exists():
+            self.write(self.config, as_toml(recipe))
+
+    def write(self, path: Path, text: str) -> None:
+        """Write a file whole."""
+        with write_atomically(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def begin_at(self, epoch: int) -> None:
+        """Forget what was noted after the epoch at which the training goes on."""
+        lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
+        self.write(self.metrics, "".join(f"{line}\n" for line in lines[:epoch]))
+
+    def note(self, row: dict[str, Any]) -> None:
+        """Add one epoch to the metrics."""
+        try:
+            with self.metrics.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise RunFolderError(f"{self.metrics}: cannot be written ({error.strerror})") from error

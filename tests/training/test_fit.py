@@ -1,0 +1,188 @@
+"""Training by a recipe: it learns, it fits its budget, and an interrupted run is the run that was never interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import lzero
+from lzero import recipes
+from lzero.data import Dataset, Split, digits
+from lzero.training import checkpoint, fit
+from lzero.training.averaging import averaged
+from lzero.training.folder import RunFolder, RunFolderError
+from lzero.training.session import build
+from lzero.zoo import make
+
+SHORT = ["training.epochs=4", "objective.target=0.5", "shrink.every=1", "shrink.threshold=0.2", "gates.lr=0.3"]
+CLOSING = ["objective.kind=penalty", "objective.strength=5.0", "gates.lr=0.8"]
+KINDS = {
+    "budget": [],
+    "shrinking": CLOSING,
+    "shrinking, averaged": [*CLOSING, "training.average=0.9"],
+    "shrinking, sgd": [*CLOSING, "optimizer.kind=sgd", "optimizer.lr=0.05", "optimizer.schedule=cosine"],
+    "paper": ["gates.units=paper", "objective.kind=penalty", "shrink.every=0"],
+    "augmented": ['data.augment=["crop", "flip", "cutout"]', "data.cutout_size=2", "data.crop_pad=1"],
+    "plain": ["gates.units=none", "objective.kind=none"],
+}
+
+
+@pytest.fixture(scope="module")
+def few():
+    """A part of the digits, for speed."""
+    whole = digits()
+    return Dataset("digits", Split(whole.train.images[:320], whole.train.labels[:320]), whole.test, whole.classes)
+
+
+def numbers(folder):
+    rows = [json.loads(line) for line in RunFolder(folder).metrics.read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
+
+
+def weights(outcome):
+    return {name: tensor.clone() for name, tensor in outcome.model.state_dict().items()}
+
+
+class StopHereError(Exception):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")  # so short a training cannot get far
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_run_is_bitwise_the_one_that_was_not(kind, few, tmp_path):
+    recipe = recipes.load("digits", [*SHORT, *KINDS[kind]])
+    whole = fit(recipe, tmp_path / "whole", dataset=few, accelerator="cpu")
+
+    def stop(row):
+        if row["epoch"] == 2:
+            raise StopHereError
+
+    with pytest.raises(StopHereError):
+        fit(recipe, tmp_path / "parts", dataset=few, accelerator="cpu", on_epoch=stop)
+    torch.manual_seed(99)  # what the next process has in its generators does not matter
+    parts = fit(recipe, tmp_path / "parts", dataset=few, accelerator="cpu", resume=True)
+    assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
+    one, other = weights(whole), weights(parts)
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    if kind.startswith("shrinking"):
+        assert sum(row["removed"] for row in numbers(tmp_path / "whole")[:2]) > 0  # a shrunken model was resumed
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+def test_what_comes_out_is_in_the_folder_and_fits(few, tmp_path):
+    recipe = recipes.load("digits", SHORT)
+    outcome = fit(recipe, tmp_path, dataset=few, accelerator="cpu")
+    assert outcome.compacted.macs <= 0.5 * outcome.dense.macs
+    again = lzero.load(make("smallconv"), tmp_path / "model.safetensors")
+    assert all(torch.equal(tensor, weights(outcome)[name]) for name, tensor in again.state_dict().items())
+    assert json.loads((tmp_path / "outcome.json").read_text())["compacted"]["macs"] == outcome.compacted.macs
+    assert recipes.load(tmp_path / "config.toml") == recipe
+
+
+def test_it_learns(few):
+    outcome = fit(recipes.load("digits", ["training.epochs=6", "objective.target=1.0"]), dataset=few, accelerator="cpu")
+    assert outcome.compacted.error < 0.15
+
+
+def test_a_model_of_ones_own(few):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    settings = ["training.epochs=1", "objective.target=1.0"]
+    assert fit(recipes.load("digits", settings), model=model, dataset=few).dense.params == 64 * 32 + 32 + 320 + 10
+    named = ["model.name=tests.training.test_fit:perceptron", "model.options={width = 16}", *settings]
+    assert fit(recipes.load("digits", named), dataset=few).dense.params == 64 * 16 + 16 + 160 + 10
+
+
+def perceptron(width):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.at:all", "No module named"),
+        ("tests.training.test_fit:nothing", "has no attribute"),
+        ("tests.training.test_fit:perceptron", "missing 1 required"),
+        ("builtins:dict", "a function that makes a module, got dict"),
+        ("smalconv", "smallconv"),
+    ],
+)
+def test_models_that_cannot_be_made_are_refused(name, message, few):
+    with pytest.raises(lzero.LzeroError, match=message):
+        fit(recipes.load("digits", [f"model.name={name}"]), dataset=few)
+
+
+def test_averages_are_corrected_for_their_start():
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    average, plain, power = averaged(model, 0.9), torch.zeros(2, 3), 1.0
+    for _ in range(7):
+        with torch.no_grad():
+            model.weight.normal_()
+        average.update_parameters(model)
+        plain, power = 0.9 * plain + 0.1 * model.weight.detach(), power * 0.9
+        torch.testing.assert_close(average.module.weight, plain / (1 - power))
+
+
+def test_a_folder_holds_one_run_and_one_process(few, tmp_path):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    fit(recipe, tmp_path, dataset=few)
+    with pytest.raises(RunFolderError, match="there is a run already; go on with --resume"):
+        fit(recipe, tmp_path, dataset=few)
+    fit(recipe, tmp_path, dataset=few, overwrite=True)
+    assert len(numbers(tmp_path)) == 1
+    with pytest.raises(RunFolderError, match="was started with other settings"):
+        fit(recipes.load("digits", ["training.epochs=2"]), tmp_path, dataset=few, resume=True)
+    with RunFolder(tmp_path).opened(recipe, resume=True), pytest.raises(RunFolderError, match="another process"):
+        fit(recipe, tmp_path, dataset=few, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text", "other model", "other version"])
+def test_damaged_checkpoints_are_refused(damage, few, tmp_path):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    session = build(recipe, few, accelerator="cpu")
+    path = tmp_path / "checkpoint.safetensors"
+    checkpoint.save(session, path, "same")
+    content = path.read_bytes()
+    changed = {
+        "truncated": content[:-100],
+        "empty": b"",
+        "text": b"hello, this is not a checkpoint",
+        "other version": content.replace(b'\\"version\\": 1', b'\\"version\\": 7'),
+    }
+    path.write_bytes(changed.get(damage, content))
+    if damage == "other model":
+        session = build(recipe, few, model=perceptron(8), accelerator="cpu")
+    with pytest.raises(checkpoint.CheckpointError):
+        checkpoint.restore(session, path, "same")
+    with pytest.raises(checkpoint.CheckpointError):
+        checkpoint.restore(build(recipe, few, accelerator="cpu"), path, "another recipe")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_process_is_resumed_bitwise(sent, tmp_path):
+    def command(folder, *more):
+        changes = [part for change in [*SHORT, "training.batch_size=128"] for part in ("--set", change)]
+        return [sys.executable, "-m", "lzero", "train", *changes, "--out", str(folder), "--accelerator", "cpu", *more]
+
+    quiet = {"env": {**os.environ, "PYTHONWARNINGS": "ignore"}, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    subprocess.run(command(tmp_path / "whole"), check=True, **quiet)
+    process = subprocess.Popen(command(tmp_path / "parts"), **quiet)
+    while not (tmp_path / "parts" / "checkpoint.safetensors").exists():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    process.send_signal(sent)
+    _, said = process.communicate()
+    if sent != signal.SIGKILL and process.returncode != 0:
+        assert process.returncode == 130
+        assert b"go on with the same command and --resume" in said
+    subprocess.run(command(tmp_path / "parts", "--resume"), check=True, **quiet)
+    assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
+    one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert one == other

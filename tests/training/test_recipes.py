@@ -1,0 +1,60 @@
+"""Recipes: typed, checked, and written back as they were read."""
+
+import tomllib
+
+import pytest
+
+from lzero import recipes
+from lzero.recipes.settings import SettingError, read
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_is_read_and_written(name):
+    recipe = recipes.load(name)
+    assert recipe.title
+    assert read(recipes.Recipe, tomllib.loads(recipes.as_toml(recipe))) == recipe
+
+
+def test_settings_are_changed_by_their_path():
+    changes = ["objective.target=5%", 'gates.keep_rate={"*" = 0.5}', "training.epochs = 3", "title=mine"]
+    recipe = recipes.load("digits", changes)
+    assert recipe.objective.target == "5%"
+    assert recipe.gates.keep_rate == {"*": 0.5}
+    assert recipe.training.epochs == 3
+    assert recipe.title == "mine"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("objectiv.target=1", r"objectiv: there is no such setting; did you mean objective\?"),
+        ("objective.tarket=1", r"objective\.tarket: there is no such setting; did you mean target\?"),
+        ("objective.target=[1]", r"objective\.target: expected a number or a text or a table, got \[1\]"),
+        ("training.epochs=2.5", r"training\.epochs: expected a whole number, got 2\.5"),
+        ("training.epochs=true", r"training\.epochs: expected a whole number, got True"),
+        ("model.name=3", r"model\.name: expected a text, got 3"),
+        ("gates.units=papr", r'gates\.units: expected "structure" or "paper" or "weights" or "none", got \'papr\''),
+        ('data.augment=["crop", "spin"]', r'data\.augment\[1\]: expected "crop" or "flip" or "cutout"'),
+        ("data.augment=crop", r"data\.augment: expected a list, got 'crop'"),
+        ("data=5", "data: expected a table of settings, got 5"),
+        ("title.deep=5", "title.deep: title is a value, not a table"),
+        ("nothing", "nothing: expected section.setting=value"),
+        ("=5", "=5: expected section.setting=value"),
+        ("gates.inputs=1", r"gates\.inputs: expected true or false, got 1"),
+        ("model.options=5", r"model\.options: expected a table, got 5"),
+        ('gates.keep_rate={"*" = "half"}', r"gates\.keep_rate: expected a number or a table"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(change, message):
+    with pytest.raises(SettingError, match=message):
+        recipes.load("digits", [change])
+
+
+def test_files_that_cannot_be_read_are_refused(tmp_path):
+    (tmp_path / "bad.toml").write_text("a = = b")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    for name in ("bad.toml", "binary.toml", "absent.toml"):
+        with pytest.raises(SettingError, match=name):
+            recipes.load(tmp_path / name)
+    with pytest.raises(SettingError, match=r"digit: neither a recipe nor a TOML file; did you mean digits\?"):
+        recipes.load("digit")
