@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from lzero.cli.app import app, errors_for_people
+from lzero.errors import BudgetWarning
 from lzero.recipes import Recipe, load, names
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ def train_command(
     """Train a network by a recipe to the size it asks for, and leave the compacted network in the run folder."""
     folder = out or Path("runs") / Path(recipe).stem
     console = Console(stderr=as_json)
-    with errors_for_people(), _interruptible(folder):
+    with errors_for_people(), _interruptible(folder), _warnings_for_people(console):
         from lzero.training import fit  # heavy: Fabric
 
         settings = load(recipe, changes or ())
@@ -73,6 +76,23 @@ def _interruptible(folder: Path) -> Iterator[None]:
         raise typer.Exit(code=130) from interruption
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _warnings_for_people(console: Console) -> Iterator[None]:
+    """Print warnings of ours as they are, and keep those of the engine's logger to what concerns the training."""
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, BudgetWarning):
+                console.print(f"lzero: {message}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+            else:
+                shown(message, category, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 @contextmanager

@@ -76,7 +76,8 @@ class BinaryConcrete(Distribution):
 
     def cdf_logit(self, value: Tensor | float) -> Tensor:
         r"""$\beta \log\frac{\bar s-\gamma}{\zeta-\bar s} - \log\alpha$, the logit of the CDF (Eq. 24, 25)."""
-        value = torch.as_tensor(value, dtype=self.log_alpha.dtype, device=self.log_alpha.device)
+        # A number is written where it is needed: copying it there would make a GPU wait.
+        value = value.to(self.log_alpha) if isinstance(value, Tensor) else self.log_alpha.new_full((), value)
         return (torch.log(value - self.gamma) - torch.log(self.zeta - value)) * self.beta - self.log_alpha
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:

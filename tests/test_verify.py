@@ -1,0 +1,33 @@
+"""The proof a removal owes, under arithmetic that rounds."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from lzero.verify import VerificationError, verify
+
+
+class Rounding(nn.Module):
+    """A model whose products are rounded to ten bits in single precision, as a GPU rounds them."""
+
+    def __init__(self, noise):
+        super().__init__()
+        self.linear, self.noise = nn.Linear(8, 4), noise
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y * (1 + self.noise) if y.dtype == torch.float32 else y
+
+
+def test_double_precision_decides_where_single_precision_rounds():
+    torch.manual_seed(0)
+    one, x = Rounding(0.0), torch.randn(3, 8)
+    other = copy.deepcopy(one)
+    other.noise = 1e-3
+    assert verify(one, other, x) < 1e-12
+    with torch.no_grad():
+        other.linear.weight[0, 0] += 0.01
+    with pytest.raises(VerificationError, match="the outputs differ by"):
+        verify(one, other, x)
