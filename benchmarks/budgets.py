@@ -161,8 +161,8 @@ def row(name: str, cost: Cost, target: float, steps: int, scale: float = 1.0) ->
 
 
 NOTE = """Each row is one training from scratch on scikit-learn's digits, enlarged to 28 × 28, with the defaults for
-gates and multipliers: nothing is tuned for any row. *Reached* says after which part of all steps the expected cost was first
-within 2 % of the target. A target below what cannot be removed is refused, with the least that can be had."""
+gates and multipliers: nothing is tuned for any row. *Reached* says after which part of all steps the expected cost was
+first within 2 % of the target. A target below what cannot be removed is refused, with the least that can be had."""
 
 HEAD = (
     "| network | cost | target | reached after | expected at the end | left when compacted | of target | test error |\n"

@@ -15,7 +15,7 @@ from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.objectives import Constraint, Penalty
 from lzero.projection import project, project_to
-from lzero.shrink import GONE
+from lzero.search import BORDERLINE
 from tests import models
 from tests.objectives.conftest import gated
 
@@ -60,7 +60,7 @@ def test_what_is_left_fits_and_nothing_more_would(name, seed, cost, place, round
     assert left == pytest.approx(projection.after[0])
     open_ = (sparsifier.law.estimate("eq13") > 0).cpu()
     was_open = sparsifier.bank.law(before).estimate("eq13") > 0
-    could_open = ~open_ & (was_open | (sparsifier.bank.law(before).prob_active >= GONE))
+    could_open = ~open_ & (was_open | (sparsifier.bank.law(before).prob_active >= BORDERLINE))
     for gate in np.flatnonzero(could_open.numpy())[:40]:
         trial = open_.double()
         trial[gate] = 1
@@ -112,7 +112,7 @@ def test_borderline_gates_close_first_and_by_probability_per_cost():
 
 def test_gates_that_are_as_good_as_gone_stay_closed():
     sparsifier = gated("MLP")
-    sparsifier.log_alpha.data.fill_(-6.0)
+    sparsifier.log_alpha.data.fill_(-9.0)
     sparsifier.log_alpha.data[:4] = 5.0
     sparsifier.log_alpha.data[4:8] = -2.6  # closed, active with a probability of 0.27
     projection = project(sparsifier.model, 0.9, "l0")

@@ -54,7 +54,7 @@ def project(
 
     Gates close in the order of least mass per cost, those that are not fully open first: mass is the probability of
     being active, as a share of all in the same group. Where the budget leaves room, gates that were just closed open
-    again with their mean as value; gates that are as good as gone (P < 0.1) stay closed.
+    again with their mean as value; gates that are as good as gone (P < 0.01) stay closed.
 
     >>> from torch import nn
     >>> from lzero.sparsify import sparsify

@@ -12,13 +12,13 @@ from torch import Tensor
 from lzero.budgets import Budget, Meter
 from lzero.decision import Decision, decide_from
 from lzero.errors import LzeroError
-from lzero.shrink import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lzero.sparsifier import Sparsifier
 
+BORDERLINE = 0.01  # closed gates that are at least as likely to be active may open again where there is room
 MARGIN = 1e-3  # how far past the edge a gate is moved, so that no rounding brings it back
 ROUNDING = 1e-9  # of shares, which are sums of products in double precision
 
@@ -31,7 +31,7 @@ class Search:
         law, estimator = sparsifier.law, sparsifier.bank.estimator
         self.estimate, self.probability = law.estimate(estimator).cpu(), law.prob_active.double().cpu()
         self.start, self.is_open = self.estimate > 0, self.estimate > 0
-        self.may_open = ~self.is_open & (self.probability >= GONE)
+        self.may_open = ~self.is_open & (self.probability >= BORDERLINE)
         self.mass = self._mass()
         mean = law.mean.clamp(MARGIN, 1)
         # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.
