@@ -194,9 +194,12 @@ def test_it_goes_on_after_shrinking_and_is_not_copied():
 
 def test_removing_the_gates_detaches():
     sparsifier, optimizer, x = prepared(torch.optim.SGD)
-    sparsifier.attach(optimizer, Penalty(sparsifier, 1.0))
+    objective = Penalty(sparsifier, 1.0)
+    sparsifier.attach(optimizer, objective)
     model = sparsifier.remove()
     loop(optimizer, model, x, steps=1)
+    assert objective.steps == 0
+    assert not sparsifier.is_attached
 
 
 def test_what_cannot_work_is_refused():
