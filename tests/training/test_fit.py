@@ -14,6 +14,7 @@ from torch import nn
 import lzero
 from lzero import recipes
 from lzero.data import Dataset, Split, digits
+from lzero.objectives import NotFiniteError
 from lzero.training import checkpoint, fit
 from lzero.training.averaging import averaged
 from lzero.training.folder import RunFolder, RunFolderError
@@ -116,6 +117,18 @@ def perceptron(width):
 def test_models_that_cannot_be_made_are_refused(name, message, few):
     with pytest.raises(lzero.LzeroError, match=message):
         fit(recipes.load("digits", [f"model.name={name}"]), dataset=few)
+
+
+def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path):
+    recipe, model = recipes.load("digits", ["training.epochs=2", "objective.target=1.0"]), perceptron(8)
+
+    def spoil(_):
+        model.get_parameter("lzero_log_alpha").data[0] = float("nan")
+
+    with pytest.raises(NotFiniteError, match="the gates of 1 are not finite"):
+        fit(recipe, tmp_path, model=model, dataset=few, on_epoch=spoil)
+    assert len(numbers(tmp_path)) == 1
+    assert fit(recipe, tmp_path, model=perceptron(8), dataset=few, resume=True).epochs == 2
 
 
 def test_averages_are_corrected_for_their_start():
