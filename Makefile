@@ -12,7 +12,7 @@ venv:  ## make .venv and install everything pinned in constraints.txt
 	@$(PYTHON) tools/install.py
 
 demo: venv  ## train a small network to a fifth of its multiply–accumulates
-	@$(BIN)/lzero train digits --out runs/demo --overwrite
+	@$(BIN)/lzero train digits --out runs/demo --overwrite --compare
 
 lint: venv
 	@$(BIN)/ruff check .

@@ -15,9 +15,9 @@ SOURCE = ROOT / "src" / "lzero"
 # Each part may import from the parts before it. `errors` and `files` are open to all.
 ORDER = [
     "tensors", "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery",
-    "verify", "patch", "graph", "cutting", "shrink", "costs", "attachment", "sparsifier", "sparsify", "budgets",
-    "search", "projection", "objectives", "compact", "measure", "storage", "data", "zoo", "recipes",
-    "training", "report", "reproduce", "cli",
+    "verify", "patch", "graph", "cutting", "swapping", "trial", "shrink", "costs", "attachment", "sparsifier",
+    "sparsify", "budgets", "search", "projection", "objectives", "compact", "measure", "latency", "subnetwork",
+    "storage", "formats", "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 
@@ -36,6 +36,7 @@ def test_the_public_names_are_frozen():
         "verify",
         "save",
         "load",
+        "export",
         "LzeroError",
     ]
     assert lzero.__all__ == flow

@@ -1,5 +1,6 @@
 """A smaller model comes back from its file, and no wrong file does harm."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -48,6 +49,23 @@ def test_the_plan_names_sites_and_kept_units(tmp_path):
         plan = json.loads(file.metadata()["lzero"])
     assert plan["sites"] == {"0": [0, 4]}
     assert (plan["version"], plan["class"]) == (1, "Sequential")
+
+
+@pytest.mark.parametrize("name", ["MLP", "ResNet-18", "GPT-2"])
+def test_what_was_cut_twice_is_still_cut_from_the_dense_model(name, tmp_path):
+    model, x = build(name)
+    fresh = copy.deepcopy(model)
+    for density in (0.7, 0.5):
+        sparsifier = sparsify(model, x)
+        set_gates(sparsifier, density)
+        model = compact(model)
+    save(model, tmp_path / "twice.safetensors")
+    assert verify(model, load(copy.deepcopy(fresh), tmp_path / "twice.safetensors"), x) < 1e-9
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[0] = -20.0
+    assert sparsifier.shrink() == 1
+    save(sparsifier.remove(), tmp_path / "shrunk.safetensors")
+    assert verify(model, load(fresh, tmp_path / "shrunk.safetensors"), x) < 1e-9
 
 
 def test_a_plain_model_can_be_saved_too(tmp_path):

@@ -2,6 +2,7 @@
 
 from lzero.compact import compact
 from lzero.errors import LzeroError
+from lzero.export import export
 from lzero.gates import Gate
 from lzero.laws import HardConcrete
 from lzero.measure import measure
@@ -27,5 +28,6 @@ __all__ = [  # noqa: RUF022 (in flow order)
     "verify",
     "save",
     "load",
+    "export",
     "LzeroError",
 ]

@@ -7,7 +7,7 @@ name is a property. So state_dict keys, optimizers, copies and pickles see what 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -36,6 +36,7 @@ class Bank:
         self.beta, self.gamma, self.zeta, self.estimator = beta, gamma, zeta, estimator
         self.sizes: list[int] = []  # positions of each gated dimension, in the order of the root's index
         self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
+        self.generator: torch.Generator | None = None  # where the noise comes from; torch's own if none
         self.values: Tensor | None = None
         self.inside = False
         self._depth = 0
@@ -51,12 +52,16 @@ class Bank:
         self._depth += 1
         if self._depth > 1:  # a model that calls itself is still in the same forward
             return
-        law = self.law(root.get_parameter(LOG_ALPHA))
-        gates = law.rsample() if root.training else law.estimate(self.estimator)
-        if root.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            gates = self._watched(gates)
-        self._spread(root, gates)
+        self._spread(root, self.draw(root))
         self.inside = True
+
+    def draw(self, root: nn.Module) -> Tensor:
+        """The gates of one forward: a sample in training, the estimate in evaluation."""
+        law = self.law(root.get_parameter(LOG_ALPHA))
+        if not root.training:
+            return law.estimate(self.estimator)
+        gates = law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1)
+        return self._watched(gates) if torch.is_grad_enabled() and not torch.compiler.is_compiling() else gates
 
     def _spread(self, root: nn.Module, gates: Tensor) -> None:
         index = root.get_buffer(INDEX)
@@ -107,6 +112,18 @@ class Bank:
         finally:
             self.values, self._pieces, self.inside = before
 
+    @contextmanager
+    def narrowed(self, kept: Sequence[Tensor | None]) -> Iterator[None]:
+        """Of each gated dimension the listed positions alone, or all of them, inside the block."""
+        before = self._pieces
+        self._pieces = tuple(
+            piece if index is None else piece.index_select(0, index) for piece, index in zip(before, kept, strict=True)
+        )
+        try:
+            yield
+        finally:
+            self._pieces = before
+
     def _watched(self, values: Tensor) -> Tensor:
         if not values.requires_grad:
             values = values.requires_grad_()
@@ -119,8 +136,10 @@ class Bank:
         return sum(_is_waiting(ref) for ref in self._pending)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Values are part of an autograd graph, which can be neither copied nor pickled.
-        return {**self.__dict__, "values": None, "_pieces": (), "inside": False, "_depth": 0, "_pending": []}
+        # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
+        empty: list[Any] = []
+        now = {"values": None, "_pieces": (), "inside": False, "_depth": 0, "_pending": empty, "generator": None}
+        return {**self.__dict__, **now}
 
 
 def _is_waiting(ref: weakref.ref[Any]) -> bool:

@@ -22,9 +22,16 @@ from lzero.verify import verify
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
     from lzero.structure.capture import Inputs
+    from lzero.structure.frozen import Structure
 
 Fallback = Literal["error", "graph"]
 PLAN = "lzero_plan"  # the attribute of a compacted model that says, in JSON, how the dense one was cut
+
+
+def plan_of(model: nn.Module) -> dict[str, Any]:
+    """How the dense model was cut to this one; empty where it was not."""
+    plan: dict[str, Any] = json.loads(model.__dict__.get(PLAN, "{}"))
+    return plan
 
 
 @dataclass(frozen=True)
@@ -35,10 +42,27 @@ class History:
     sites: dict[str, list[int]]
     attributes: dict[str, dict[str, int]]
 
+    @classmethod
+    def of(cls, model: nn.Module, structure: Structure) -> History:
+        """That of a model which is about to get gates, and may have been cut before."""
+        plan, first = plan_of(model), structure.aliases
+        shapes = {name: list(t.shape) for name, t in model.state_dict().items() if first.get(name, name) == name}
+        known = plan.get("sites", {})
+        sites = {
+            site.name: known[site.name] if len(known.get(site.name, ())) == site.size else list(range(site.size))
+            for site in structure.sites
+        }
+        return cls(plan.get("dense", shapes), {**known, **sites}, plan.get("attributes", {}))
+
+    def is_of(self, model: nn.Module) -> bool:
+        """Whether this model is smaller than the dense one."""
+        shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+        return any(shapes[name] != shape for name, shape in self.dense.items())
+
     def after(self, sparsifier: Sparsifier, decision: Decision, small: nn.Module) -> History:
         """The history with one more cut."""
         structure = sparsifier.structure
-        sites = {}
+        sites = dict(self.sites)
         for site in structure.sites:
             kept = decision.units[structure.span(site)]
             sites[site.name] = [unit for unit, stays in zip(self.sites[site.name], kept.tolist(), strict=True) if stays]

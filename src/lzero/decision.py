@@ -101,7 +101,7 @@ def _step(structure: Structure, site: Site, round_to: int) -> int:
 
 def _at_least(keep: Mask, likeliest_first: Ids, step: int) -> Mask:
     wanted = min(len(keep), max(1, math.ceil(keep.sum() / step)) * step)
-    closed = [k for k in likeliest_first if not keep[k]]
+    closed = likeliest_first[~keep[likeliest_first]]
     keep = keep.copy()
     keep[closed[: max(0, wanted - int(keep.sum()))]] = True
     return keep

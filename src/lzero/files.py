@@ -7,6 +7,8 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from safetensors import SafetensorError
+
 from lzero.errors import LzeroError
 
 if TYPE_CHECKING:
@@ -37,3 +39,5 @@ def write_atomically(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise LzeroError(f"cannot write {path}: {error.strerror}") from error
+    except SafetensorError as error:  # how safetensors tells of a full disk
+        raise LzeroError(f"cannot write {path}: {error}") from error

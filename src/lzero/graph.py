@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     from lzero.structure.units import Dim
 
 
-def alive_in(analysis: Analysis, structure: Structure, decision: Decision) -> Alive:
-    """Which positions stay, for dimensions of a new analysis of the same model."""
+def units_in(analysis: Analysis, structure: Structure) -> Numbering:
+    """The units of dimensions of a new analysis of the same model, by their numbers in the structure."""
     names = {site.name for site in structure.sites}
     sites = [site for site in find_sites(analysis)[0] if site.name in names]
     if [(site.name, site.size) for site in sites] != [(site.name, site.size) for site in structure.sites]:
         raise LzeroError("the model's graph has changed since it was sparsified")
-    units_of = Numbering(analysis, sites)
+    return Numbering(analysis, sites)
+
+
+def alive_in(analysis: Analysis, structure: Structure, decision: Decision) -> Alive:
+    """Which positions stay, for dimensions of a new analysis of the same model."""
+    units_of = units_in(analysis, structure)
 
     def alive(dim: Dim) -> Any:
         return decision.positions(units_of(dim))

@@ -56,21 +56,28 @@ def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Chan
 def changed_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
     """For each module path: old size → new size of the dimensions its operations write down, where they agree."""
     seen: dict[str, dict[int, set[int]]] = {}
-    for node in analysis.values:
-        if node.op == "call_function":
-            for old, new in _pairs(node, analysis, alive):
-                seen.setdefault(module_path(node), {}).setdefault(old, set()).add(new)
+    for path, dims in written_dims(analysis, alive).items():
+        for dim in dims:
+            seen.setdefault(path, {}).setdefault(dim.size, set()).add(int(alive(dim).sum()))
     return {
         path: {old: next(iter(new)) for old, new in sizes.items() if len(new) == 1 and new != {old}}
         for path, sizes in seen.items()
     }
 
 
-def _pairs(node: Node, analysis: Analysis, alive: Alive) -> list[tuple[int, int]]:
+def written_dims(analysis: Analysis, alive: Alive) -> dict[str, list[Dim]]:
+    """For each module path: the dimensions with units whose sizes its operations write down."""
+    found: dict[str, list[Dim]] = {}
+    for node in analysis.values:
+        if node.op == "call_function":
+            found.setdefault(module_path(node), []).extend(_written(node, analysis, alive))
+    return found
+
+
+def _written(node: Node, analysis: Analysis, alive: Alive) -> list[Dim]:
     target, args, _ = rewritten(node, analysis.values, alive)
     if target == node.target and args == node.args:
         return []
     value: Any = analysis.values[node]
     dims = [dim for part in (value if isinstance(value, list) else [value]) for dim in part if isinstance(dim, Dim)]
-    with_units = [dim for dim in dims if dim.labels.shape[1]]  # a batch of eight says nothing about eight heads
-    return [(dim.size, int(alive(dim).sum())) for dim in with_units]
+    return [dim for dim in dims if dim.labels.shape[1]]  # a batch of eight says nothing about eight heads

@@ -16,6 +16,7 @@ from lzero.errors import LzeroError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
 
 BORDERLINE = 0.01  # closed gates that are at least as likely to be active may open again where there is room
@@ -118,19 +119,31 @@ class Search:
 
     def open(self, closed: Tensor) -> None:
         """Use what room is left, for gates that have just closed and for borderline ones that were closed before."""
-        candidates = (closed | self.may_open).nonzero().flatten()
+        candidates = closed | self.may_open
+        # The papers' count knows no widths; every other cost moves by whole blocks of units where widths are rounded.
+        if self.round_to > 1 and any(budget.cost != "l0" for budget in self.budgets):
+            self._open_blocks(candidates)
+            candidates = candidates & ~self._of_units()
+        self._open_singly((candidates & ~self.is_open).nonzero().flatten())
+
+    def _open_singly(self, candidates: Tensor) -> None:
         while len(candidates):
             added = self.marginals()[:, candidates].sum(0)
             candidates = candidates[(self.mass[candidates] / added.clamp_min(1e-12)).argsort(descending=True)]
             count = self._largest(candidates)
             self.is_open[candidates[:count]] = True
             candidates = self._possible(candidates[count + 1 :])  # the first that did not fit is out of the question
-        if self.round_to > 1:
-            self._open_blocks(closed | self.may_open)
+
+    def _of_units(self) -> Tensor:
+        """Gates of units, whose widths are rounded; not those of columns or weights."""
+        of_units = torch.zeros_like(self.is_open)
+        for group in self.sparsifier.groups:
+            of_units[group.span] = group.site is not None
+        return of_units
 
     def _possible(self, candidates: Tensor) -> Tensor:
-        """Candidates that fit alone; unknown where widths are rounded and only several together cost anything."""
-        if self.round_to > 1 or not len(candidates):
+        """Candidates that fit alone."""
+        if not len(candidates):
             return candidates
         room = self.limits - self.shares(self.is_open)
         return candidates[(self.marginals()[:, candidates] <= room[:, None] + ROUNDING).all(0)]
@@ -149,14 +162,28 @@ class Search:
         return trial
 
     def _open_blocks(self, candidates: Tensor) -> None:
-        """Open as many gates of one group at a time as fill up a rounder width: alone they may not fit any more."""
+        """Open gates of one group at a time: what fills up a width that is kept anyway, then whole blocks."""
+        for group in self.sparsifier.groups:
+            block = self._likeliest(candidates, group)
+            if self.fits(trial := self._with(block[: self._slack(group)])):
+                self.is_open = trial
         blocks = sorted(self._blocks(candidates), key=lambda block: -float(self.mass[block].sum()))
-        for block in blocks:
+        for block in (*blocks, *(block[:1] for block in blocks)):  # alone one may fit, where others wake what it reads
             if self.fits(trial := self._with(block)):
                 self.is_open = trial
 
+    def _slack(self, group: GateGroup) -> int:
+        """How many more units of this group are kept than are open."""
+        if group.site is None:
+            return 0
+        kept = self.decision(self.is_open).units[self.sparsifier.structure.span(group.site)]
+        return max(0, int(kept.sum()) - int(self.is_open[group.span].sum()))
+
+    def _likeliest(self, candidates: Tensor, group: GateGroup) -> Tensor:
+        """The closed candidates of a group, the likeliest first."""
+        closed = (candidates & ~self.is_open)[group.span].nonzero().flatten() + group.start
+        return closed[self.mass[closed].argsort(descending=True)]
+
     def _blocks(self, candidates: Tensor) -> Iterator[Tensor]:
         for group in self.sparsifier.groups:
-            closed = (candidates & ~self.is_open)[group.span].nonzero().flatten() + group.start
-            likeliest_first = closed[self.mass[closed].argsort(descending=True)]
-            yield from (block for block in likeliest_first.split(self.round_to) if len(block))
+            yield from (block for block in self._likeliest(candidates, group).split(self.round_to) if len(block))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
 from lzero.costs import Costs, l0_weights
-from lzero.cutting import History, changed_attributes, cut_copy
+from lzero.cutting import PLAN, History, changed_attributes, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
@@ -41,10 +42,7 @@ class Sparsifier:
         self.model, self.structure, self.groups, self.bank = model, structure, tuple(groups), bank
         self._inputs: tuple[Any, ...] = inputs
         self._handles: list[RemovableHandle] = []
-        dense = {
-            name: list(t.shape) for name, t in model.state_dict().items() if structure.aliases.get(name, name) == name
-        }
-        self.history = History(dense, {site.name: list(range(site.size)) for site in structure.sites}, {})
+        self.history = History.of(model, structure)
         self.l0_weights = l0_weights(self)
         self.dense_l0 = {group.name: float(self.l0_weights[group.span].sum()) for group in groups}
         self.costs = self.dense = Costs(self)
@@ -209,13 +207,15 @@ class Sparsifier:
             handle.remove()
 
     def remove(self) -> nn.Module:
-        """Undo `sparsify` exactly: the model is what it was, with the weights it has now."""
+        """Undo `sparsify` exactly: the model is what it was, with the weights, and the units, it has now."""
         sparsifier_of(self.model)
         if self._attached is not None:
             self.detach()
         self._release()
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]
+        if self.history.is_of(self.model):  # so that it can be saved, and loaded into the dense model
+            self.model.__dict__[PLAN] = json.dumps(self.history.as_dict())
         return self.model
 
 

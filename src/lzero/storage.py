@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from lzero.cutting import PLAN
+from lzero.cutting import PLAN, plan_of
 from lzero.errors import ArgumentError, LzeroError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
@@ -43,7 +43,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     if isinstance(model, GraphModule):
         raise UnsupportedError("a graph is not cut from a dense model; write it with torch.export.save")
     tensors = _tensors(model)
-    plan = json.loads(model.__dict__.get(PLAN, "{}")) or _trivial_plan(model)
+    plan = plan_of(model) or _trivial_plan(model)
     plan |= {"version": VERSION, "class": type(model).__name__}
     plan["checksum"] = _checksum(tensors, plan)
     with write_atomically(Path(path)) as temporary:
@@ -67,7 +67,12 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
     )
     """
     plan, tensors = _read(Path(path))
-    _check_architecture(model, plan, tensors, Path(path))
+    return cut_to(model, plan, tensors, Path(path))
+
+
+def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> nn.Module:
+    """Cut a freshly made dense model by a plan, in place, and fill it; the path is for errors."""
+    _check_architecture(model, plan, tensors, path)
     for module_path, values in plan["attributes"].items():
         vars(model.get_submodule(module_path)).update(values)
     for name, index in _indices(model, tensors).items():

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 PER_CHANNEL = (nn.modules.batchnorm._NormBase,)
+SIZES = (  # the attributes that `adapt` sets
+    "in_features", "out_features", "embedding_dim", "groups", "in_channels", "out_channels", "num_groups",
+    "num_channels", "num_features",
+)  # fmt: skip
 
 
 def cut(tensor: Tensor, structure: Structure, decision: Decision, name: str) -> Tensor:

@@ -1,8 +1,7 @@
-"""Every example once an epoch, in an order that its generator repeats."""
+"""Every example once an epoch, in an order that the seed and the epoch decide."""
 
 import pytest
 import torch
-from torch import Generator
 
 from lzero.data import Batches, Split
 from lzero.errors import ArgumentError
@@ -18,10 +17,10 @@ def order(batches):
     return [label for _, labels in batches for label in labels.tolist()]
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("seed", [None, 3])
 @pytest.mark.parametrize("size", [1, 5, 23, 100])
-def test_each_example_comes_once_with_its_label(size, shuffle, device):
-    batches = Batches(numbered(), size, shuffle=shuffle, generator=Generator(), device=device)
+def test_each_example_comes_once_with_its_label(size, seed, device):
+    batches = Batches(numbered(), size, seed=seed, device=device)
     pairs = list(batches)
     assert all(torch.equal(images[:, 0, 0, 0].long(), labels) for images, labels in pairs)
     assert all(images.device.type == labels.device.type == device for images, labels in pairs)
@@ -32,38 +31,23 @@ def test_each_example_comes_once_with_its_label(size, shuffle, device):
 
 @pytest.mark.parametrize("size", [1, 5, 22, 23])
 def test_without_the_last_every_batch_is_full(size):
-    batches = Batches(numbered(), size, shuffle=True, generator=Generator(), drop_last=True)
+    batches = Batches(numbered(), size, seed=0, drop_last=True)
     pairs = list(batches)
     assert len(batches) == len(pairs) == 23 // size
     assert {len(labels) for _, labels in pairs} == {size}
 
 
-def test_without_shuffling_the_order_is_that_of_the_dataset():
-    generator = Generator()
-    state = generator.get_state()
-    assert order(Batches(numbered(), 4, generator=generator)) == list(range(23))
-    assert torch.equal(generator.get_state(), state)
+def test_without_a_seed_the_order_is_that_of_the_dataset():
+    assert order(Batches(numbered(), 4)) == list(range(23))
 
 
-def test_epochs_differ_and_come_again_from_the_state_of_the_generator(device):
-    generator = Generator()
-    batches = Batches(numbered(), 4, shuffle=True, generator=generator, device=device)
-    first = order(batches)
-    state = generator.get_state()
-    second, third = order(batches), order(batches)
-    assert len({tuple(epoch) for epoch in (first, second, third)}) == 3
-    resumed = Generator()
-    resumed.set_state(state)
-    again = Batches(numbered(), 4, shuffle=True, generator=resumed)
-    assert [order(again), order(again)] == [second, third]
+def test_every_epoch_of_every_seed_has_an_order_of_its_own_that_comes_again(device):
+    def orders(seed):
+        batches = Batches(numbered(), 4, seed=seed, device=device)
+        return [tuple(torch.cat(batches.rows(epoch)).tolist()) for epoch in range(5)]
 
-
-def test_the_order_is_drawn_when_the_epoch_begins():
-    generator = Generator()
-    batches = Batches(numbered(), 4, shuffle=True, generator=generator)
-    early = iter(batches)
-    generator.manual_seed(99)
-    assert order(early) == order(Batches(numbered(), 4, shuffle=True, generator=Generator()))
+    assert len({*orders(0), *orders(1)}) == 10
+    assert orders(1) == orders(1)
 
 
 def test_changing_a_batch_leaves_the_dataset_alone():
@@ -81,7 +65,6 @@ def test_changing_a_batch_leaves_the_dataset_alone():
         ({"batch_size": 0}, "batch_size: expected 1 or more, got 0"),
         ({"batch_size": -3}, "batch_size: expected 1 or more, got -3"),
         ({"batch_size": 24, "drop_last": True}, "batch_size: expected 1 to 23, got 24"),
-        ({"batch_size": 4, "shuffle": True}, "generator: expected a generator of the CPU .* got none"),
     ],
 )
 def test_what_would_give_no_batches_is_refused(options, message):

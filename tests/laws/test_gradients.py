@@ -84,7 +84,11 @@ def test_noise_next_to_0_and_1_gives_finite_gradients(log_alpha, dtype):
 
 
 def test_a_uniform_of_exactly_zero_gives_finite_gradients_in_every_parameter(monkeypatch):
-    monkeypatch.setattr(torch, "rand", torch.zeros)
+    def zeros(*shape, generator=None, **options):
+        assert generator is None
+        return torch.zeros(*shape, **options)
+
+    monkeypatch.setattr(torch, "rand", zeros)
     parameters = [torch.tensor(v, requires_grad=True) for v in (2.0, 0.6, -0.2, 1.15)]
     HardConcrete(*parameters).rsample((3,)).sum().backward()
     assert all(parameter.grad.isfinite() for parameter in parameters)

@@ -116,9 +116,9 @@ def test_the_target_comes_down_from_one():
         objective.step()
     assert targets == pytest.approx([1.0, 0.5, 0.25, 0.25])
     warmed = Constraint(sparsifier, 0.25, "l0", steps=100)
-    warmed.steps = 30
+    warmed.set_extra_state(torch.tensor(30))
     assert warmed.target().item() == pytest.approx(0.25)
-    warmed.steps = 15
+    warmed.set_extra_state(torch.tensor(15))
     assert warmed.target().item() == pytest.approx(0.5)
 
 

@@ -16,7 +16,7 @@ from lzero import recipes
 from lzero.data import Dataset, Split, digits
 from lzero.objectives import NotFiniteError
 from lzero.training import checkpoint, fit
-from lzero.training.averaging import averaged
+from lzero.training.averaging import Polyak
 from lzero.training.folder import RunFolder, RunFolderError
 from lzero.training.session import build
 from lzero.zoo import make
@@ -31,6 +31,10 @@ KINDS = {
     "paper": ["gates.units=paper", "objective.kind=penalty", "shrink.every=0"],
     "augmented": ['data.augment=["crop", "flip", "cutout"]', "data.cutout_size=2", "data.crop_pad=1"],
     "plain": ["gates.units=none", "objective.kind=none"],
+    "frozen": [*CLOSING, "shrink.freeze_after=0.5"],
+    "frozen, averaged": ["shrink.freeze_after=0.5", "training.average=0.9"],
+    "accumulated": ["training.accumulate=4"],
+    "in parts": [*CLOSING, "shrink.steps=subnetwork", "gates.keep_rate=0.5"],
 }
 
 
@@ -43,7 +47,7 @@ def few():
 
 def numbers(folder):
     rows = [json.loads(line) for line in RunFolder(folder).metrics.read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "images_per_second"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in ("images_per_second", "seconds")} for row in rows]
 
 
 def weights(outcome):
@@ -60,14 +64,17 @@ def test_an_interrupted_run_is_bitwise_the_one_that_was_not(kind, few, tmp_path)
     recipe = recipes.load("digits", [*SHORT, *KINDS[kind]])
     whole = fit(recipe, tmp_path / "whole", dataset=few, accelerator="cpu")
 
-    def stop(row):
-        if row["epoch"] == 2:
+    def stop(step):
+        if step.session.step_number == 13:  # of 20: in the middle of the third epoch
             raise StopHereError
 
+    parts = {"folder": tmp_path / "parts", "dataset": few, "accelerator": "cpu", "checkpoint_seconds": 0}
     with pytest.raises(StopHereError):
-        fit(recipe, tmp_path / "parts", dataset=few, accelerator="cpu", on_epoch=stop)
+        fit(recipe, on_step=stop, **parts)
     torch.manual_seed(99)  # what the next process has in its generators does not matter
-    parts = fit(recipe, tmp_path / "parts", dataset=few, accelerator="cpu", resume=True)
+    began = []
+    parts = fit(recipe, resume=True, on_step=lambda step: began.append(step.session.step_number), **parts)
+    assert began[0] == 14
     assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
     one, other = weights(whole), weights(parts)
     assert one.keys() == other.keys()
@@ -85,6 +92,27 @@ def test_what_comes_out_is_in_the_folder_and_fits(few, tmp_path):
     assert all(torch.equal(tensor, weights(outcome)[name]) for name, tensor in again.state_dict().items())
     assert json.loads((tmp_path / "outcome.json").read_text())["compacted"]["macs"] == outcome.compacted.macs
     assert recipes.load(tmp_path / "config.toml") == recipe
+
+
+def test_steps_in_parts_are_the_steps_of_the_whole(few):
+    settings = ["gates.keep_rate=0.4", "training.epochs=2", "model.name=tests.training.test_fit:perceptron"]
+    settings += ["model.options={width = 32}", "objective.kind=penalty", "shrink.every=1"]
+    rows = {}
+    for how in ("full", "subnetwork"):
+        rows[how] = []
+        fit(recipes.load("digits", [*settings, f"shrink.steps={how}"]), dataset=few, on_epoch=rows[how].append)
+        assert all(row["in_parts"] == (how == "subnetwork") for row in rows[how])
+    assert [row["loss"] for row in rows["full"]] == pytest.approx([row["loss"] for row in rows["subnetwork"]], rel=1e-4)
+    assert [row["error"] for row in rows["full"]] == [row["error"] for row in rows["subnetwork"]]
+
+
+def test_what_is_faster_is_chosen(few, monkeypatch):
+    for ratio, chosen in ((0.5, True), (1.5, False)):
+        monkeypatch.setattr("lzero.subnetwork.Subnetwork.relative_time", lambda *_, ratio=ratio: ratio)
+        rows = []
+        recipe = recipes.load("digits", ["shrink.steps=auto", "training.epochs=1", "objective.target=1.0"])
+        fit(recipe, dataset=few, accelerator="cpu", on_epoch=rows.append)
+        assert rows[0]["in_parts"] is chosen
 
 
 def test_it_learns(few):
@@ -126,7 +154,7 @@ def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path)
         model.get_parameter("lzero_log_alpha").data[0] = float("nan")
 
     with pytest.raises(NotFiniteError, match="the gates of 1 are not finite"):
-        fit(recipe, tmp_path, model=model, dataset=few, on_epoch=spoil)
+        fit(recipe, tmp_path, model=model, dataset=few, checkpoint_seconds=0, on_epoch=spoil)
     assert len(numbers(tmp_path)) == 1
     assert fit(recipe, tmp_path, model=perceptron(8), dataset=few, resume=True).epochs == 2
 
@@ -134,7 +162,7 @@ def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path)
 def test_averages_are_corrected_for_their_start():
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
-    average, plain, power = averaged(model, 0.9), torch.zeros(2, 3), 1.0
+    average, plain, power = Polyak(model, 0.9), torch.zeros(2, 3), 1.0
     for _ in range(7):
         with torch.no_grad():
             model.weight.normal_()
@@ -167,7 +195,7 @@ def test_damaged_checkpoints_are_refused(damage, few, tmp_path):
         "truncated": content[:-100],
         "empty": b"",
         "text": b"hello, this is not a checkpoint",
-        "other version": content.replace(b'\\"version\\": 1', b'\\"version\\": 7'),
+        "other version": content.replace(b'\\"version\\": 2', b'\\"version\\": 7'),
     }
     path.write_bytes(changed.get(damage, content))
     if damage == "other model":
@@ -182,7 +210,20 @@ def test_damaged_checkpoints_are_refused(damage, few, tmp_path):
 def test_a_killed_process_is_resumed_bitwise(sent, tmp_path):
     def command(folder, *more):
         changes = [part for change in [*SHORT, "training.batch_size=128"] for part in ("--set", change)]
-        return [sys.executable, "-m", "lzero", "train", *changes, "--out", str(folder), "--accelerator", "cpu", *more]
+        return [
+            sys.executable,
+            "-m",
+            "lzero",
+            "train",
+            *changes,
+            "--out",
+            str(folder),
+            "--accelerator",
+            "cpu",
+            "--checkpoint-seconds",
+            "0",
+            *more,
+        ]
 
     quiet = {"env": {**os.environ, "PYTHONWARNINGS": "ignore"}, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     subprocess.run(command(tmp_path / "whole"), check=True, **quiet)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 import lzero
-from lzero.errors import LzeroError
+from lzero.errors import BudgetWarning, LzeroError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +27,24 @@ def errors_for_people() -> Iterator[None]:
     except LzeroError as error:
         Console(stderr=True).print(f"lzero: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(code=1) from error
+
+
+@contextmanager
+def warnings_for_people(console: Console) -> Iterator[None]:
+    """Print warnings of ours as they are, and keep those of the engine's logger to what concerns the training."""
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", BudgetWarning)
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, BudgetWarning):
+                console.print(f"lzero: {message}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+            else:
+                shown(message, category, *rest)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _print_version(wanted: bool) -> None:

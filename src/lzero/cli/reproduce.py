@@ -8,16 +8,31 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lzero.cli.app import app, errors_for_people
-from lzero.reproduce import NAMES, reproduce
+from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.reproduce import FIGURES, NAMES, TABLES, reproduce
 
 
 @app.command("reproduce")
 def reproduce_command(
-    names: Annotated[list[str] | None, typer.Argument(help=f"Any of: {', '.join(NAMES)}.", metavar="NAME")] = None,
-    out: Annotated[Path, typer.Option(help="The folder for figures.")] = Path("runs/reproduce"),
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"all, or any of: {', '.join(NAMES)}. What needs no training if none.", metavar="NAME"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small versions: few epochs, one seed.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Trainings of each row; as in the papers if not given.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for tables, figures and runs.")] = Path("runs/reproduce"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures that are there already.")] = False,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on a CPU; as many as cores if not given.", show_default=False)
+    ] = None,
 ) -> None:
-    """Re-create tables and figures of the papers: those named, or all."""
-    with errors_for_people():
-        reproduce(names or list(NAMES), out, overwrite=overwrite, console=Console())
+    """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
+    console = Console()
+    wanted = list(NAMES) if names == ["all"] else names or [*TABLES, *FIGURES]
+    with errors_for_people(), warnings_for_people(console):
+        reproduce(
+            wanted, out, console=console, overwrite=overwrite, quick=quick, seeds=seeds, data_dir=data_dir,
+            accelerator=accelerator, workers=workers,
+        )  # fmt: skip

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from lzero.cli.app import app, errors_for_people
-from lzero.errors import BudgetWarning
-from lzero.recipes import Recipe, load, names
+from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.progress import progress
+from lzero.cli.source import working_folder_importable
+from lzero.recipes import load, names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lzero.training import Outcome
 
+DEFAULT = names()[0]
+
 
 @app.command("train")
 def train_command(
     recipe: Annotated[
-        str, typer.Argument(help=f"A TOML file, or one of: {', '.join(names())}.", metavar="RECIPE")
-    ] = names()[0],
+        str,
+        typer.Argument(
+            help=f"A TOML file, one of {', '.join(names())}, or package.module:function that makes a network.",
+            metavar="RECIPE",
+        ),
+    ] = DEFAULT,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a setting: objective.target=0.1.", metavar="KEY=VALUE")
     ] = None,
@@ -38,90 +42,96 @@ def train_command(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="First train the network without gates, to compare with.")
+    ] = False,
+    init: Annotated[
+        Path | None, typer.Option(help="A safetensors file with weights to start from.", show_default=False)
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="Processes to train with, one for each device.")] = 1,
+    strategy: Annotated[str, typer.Option(help="How several processes share the work: auto or ddp.")] = "auto",
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Train a network by a recipe to the size it asks for, and leave the compacted network in the run folder."""
-    folder = out or Path("runs") / Path(recipe).stem
     console = Console(stderr=as_json)
-    with errors_for_people(), _interruptible(folder), _warnings_for_people(console):
+    with errors_for_people(), warnings_for_people(console), working_folder_importable():
         from lzero.training import fit  # heavy: Fabric
+        from lzero.training.processes import is_first
 
-        settings = load(recipe, changes or ())
-        with _progress(settings, console) as on_epoch:
+        name, changed = _named(recipe, changes or [], init)
+        folder = out or Path("runs") / Path(name if ":" not in recipe else recipe.rpartition(":")[2]).stem
+        with _interruptible(folder) as should_stop, progress(console) as on_step:
             outcome = fit(
-                settings, folder, resume=resume, overwrite=overwrite, data_dir=data_dir, accelerator=accelerator,
-                on_epoch=on_epoch,
+                load(name, changed), folder, resume=resume, overwrite=overwrite, data_dir=data_dir, compare=compare,
+                accelerator=accelerator, devices=devices, strategy=strategy, on_step=on_step, should_stop=should_stop,
+                checkpoint_seconds=checkpoint_seconds,
             )  # fmt: skip
+        if not is_first():
+            return
+        page = _page(folder)
     if as_json:
         typer.echo(json.dumps(outcome.as_dict(), indent=2))
-    else:
-        console.print(_table(outcome))
-        console.print(f"The network: {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
+        return
+    console.print(_table(outcome))
+    console.print(f"The network: {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
+    console.print(f"The report:  {page}", soft_wrap=True, highlight=False)
+
+
+def _named(recipe: str, changes: list[str], init: Path | None) -> tuple[str, list[str]]:
+    """The recipe, and the changes that stand for a network of one's own and its weights."""
+    if ":" in recipe and not recipe.endswith(".toml"):
+        changes = [f"model.name={recipe}", "model.options={}", *changes]
+        recipe = DEFAULT
+    return recipe, [*changes, *([] if init is None else [f"model.init={json.dumps(str(init))}"])]
+
+
+def _page(folder: Path) -> str:
+    """The report page, where what draws it is installed."""
+    from lzero.errors import MissingExtraError
+    from lzero.report.page import write_page
+
+    try:
+        return str(write_page(folder))
+    except MissingExtraError as error:
+        return f"not written: {error}"
 
 
 @contextmanager
-def _interruptible(folder: Path) -> Iterator[None]:
-    """Let SIGTERM end a training as Ctrl-C does: with a word on how to go on."""
+def _interruptible(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C and SIGTERM end a training after the step that runs, with a checkpoint; the second one at once."""
+    asked: list[int] = []
 
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
+    def stop(number: int, *_: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield lambda: bool(asked)
     except KeyboardInterrupt as interruption:
         typer.echo(f"\nlzero: interrupted; go on with the same command and --resume ({folder})", err=True)
         raise typer.Exit(code=130) from interruption
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _warnings_for_people(console: Console) -> Iterator[None]:
-    """Print warnings of ours as they are, and keep those of the engine's logger to what concerns the training."""
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if issubclass(category, BudgetWarning):
-                console.print(f"lzero: {message}", style="yellow", highlight=False, soft_wrap=True, markup=False)
-            else:
-                shown(message, category, *rest)
-
-        warnings.showwarning = show  # type: ignore[assignment]
-        yield
-
-
-@contextmanager
-def _progress(recipe: Recipe, console: Console) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A bar on a terminal, a line for each epoch elsewhere."""
-    epochs = recipe.training.epochs
-    if not console.is_terminal:
-        yield lambda row: console.print(f"epoch {row['epoch']}/{epochs}  {_said(row)}", soft_wrap=True, highlight=False)
-        return
-    columns = (TextColumn("epoch"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as bar:
-        task = bar.add_task("", total=epochs)
-        yield lambda row: bar.update(task, completed=row["epoch"], description=_said(row))
-
-
-def _said(row: dict[str, Any]) -> str:
-    words = [f"loss {row['loss']:.4f}", f"error {row['test_error']:.2%}", f"{row['images_per_second']:,.0f} images/s"]
-    for name, group in row.get("objective", {}).get("groups", {}).items():
-        words.append(f"{name} {group['expected']:.1%}, multiplier {group['multiplier']:.3g}")
-    if row["removed"]:
-        words.append(f"{row['removed']} units removed")
-    return "  ".join(words)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _table(outcome: Outcome) -> Table:
+    """Dense beside compacted."""
     table = Table("", "dense", "compacted", "", box=None)
-    for name in ("params", "macs"):
-        before, after = getattr(outcome.dense, name), getattr(outcome.compacted, name)
-        label = {"params": "parameters", "macs": "MACs"}[name]
-        table.add_row(label, f"{before:,}", f"{after:,}", f"{after / before:.1%}")
-    table.add_row("test error", "", f"{outcome.compacted.error:.2%}", "")
+    dense, small = outcome.dense, outcome.compacted
+
+    def percent(error: float | None) -> str:
+        return "–" if error is None else f"{error:.2%}"
+
+    table.add_row(f"error ({outcome.evaluated_on})", percent(dense.error), percent(small.error), "")
+    table.add_row("parameters", f"{dense.params:,}", f"{small.params:,}", f"{small.params / dense.params:.1%}")
+    table.add_row("MACs", f"{dense.macs:,}", f"{small.macs:,}", f"{small.macs / dense.macs:.1%}")
+    if dense.latency and small.latency:
+        before, after = (f"{1000 * seconds:.2f} ms" for seconds in (dense.latency, small.latency))
+        table.add_row("latency of 100", before, after, f"{small.latency / dense.latency:.1%}")
     return table

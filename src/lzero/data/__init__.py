@@ -3,7 +3,7 @@
 Knows nothing of gates or models.
 """
 
-from lzero.data.augment import crop, cutout, flip, normalise, statistics
+from lzero.data.augment import as_floats, crop, cutout, flip, normalise, statistics
 from lzero.data.batches import Batches
 from lzero.data.dataset import DataError, Dataset, Split
 from lzero.data.fetching import fetch
@@ -14,6 +14,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "Split",
+    "as_floats",
     "check",
     "crop",
     "cutout",

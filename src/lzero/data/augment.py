@@ -51,12 +51,12 @@ def normalise(images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[floa
     2.0
     """
     _check(images)
-    values = _unit(images)
+    values = as_floats(images)
     mean, std = (torch.as_tensor(number, dtype=values.dtype, device=images.device) for number in (mean, std))
     for name, value in (("mean", mean), ("std", std)):
         if value.shape != images.shape[1:2]:
             raise ArgumentError.about(name, expected=f"{images.shape[1]} numbers, one a channel", got=value.tolist())
-    if not (std > 0).all():
+    if std.device.type == "cpu" and not (std > 0).all():  # looking at numbers on a GPU makes it wait
         raise ArgumentError.about("std", expected="numbers above 0", got=std.tolist())
     return (values - mean[:, None, None]) / std[:, None, None]
 
@@ -65,14 +65,14 @@ def statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of each channel of images, bytes or in 0 to 1, on the scale of 0 to 1."""
     _check(images)
     # In chunks, because a large dataset as floats may not fit; then by the law of total variance.
-    parts = [torch.var_mean(_unit(chunk), dim=(2, 3), correction=0) for chunk in images.split(1024)]
+    parts = [torch.var_mean(as_floats(chunk), dim=(2, 3), correction=0) for chunk in images.split(1024)]
     within, means = (torch.cat(part).double() for part in zip(*parts, strict=True))
     between, mean = torch.var_mean(means, dim=0, correction=0)
     return mean.float(), (within.mean(0) + between).sqrt().float()
 
 
-def _unit(images: Tensor) -> Tensor:
-    """Images as floats on the scale of 0 to 1."""
+def as_floats(images: Tensor) -> Tensor:
+    """Images, bytes or in 0 to 1, as floats on the scale of 0 to 1."""
     return images.float() / 255 if images.dtype == torch.uint8 else images
 
 

@@ -84,9 +84,9 @@ class BinaryConcrete(Distribution):
         """Reparameterised samples (Eq. 10)."""
         return self.from_logit(self.noise(self._extended_shape(sample_shape)))
 
-    def noise(self, shape: Any) -> Tensor:
+    def noise(self, shape: Any, generator: torch.Generator | None = None) -> Tensor:
         """$\\log u - \\log(1-u)$ for uniform $u$: standard logistic noise, free of parameters."""
-        uniform = torch.rand(shape, dtype=self.log_alpha.dtype, device=self.log_alpha.device)
+        uniform = torch.rand(shape, dtype=self.log_alpha.dtype, device=self.log_alpha.device, generator=generator)
         # Uniforms come on a grid that includes 0; half a step inwards keeps the logit finite.
         return uniform.logit_(eps=torch.finfo(uniform.dtype).eps / 2)
 

@@ -12,7 +12,7 @@ from lzero.errors import ArgumentError
 from lzero.objectives.duals import Dual, Restarts
 from lzero.objectives.forecast import Forecast
 from lzero.objectives.objective import Objective, Record
-from lzero.objectives.schedules import Schedule, check_schedule, constant, linear
+from lzero.objectives.schedules import Schedule, constant, linear
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,6 @@ class Constraint(Objective):
         violation: Violation = "log_ratio",
         dual_density: Density = "expected",
     ) -> None:
-        super().__init__(sparsifier)
         _check_choice("violation", violation, get_args(Violation))
         _check_choice("dual_density", dual_density, get_args(Density))
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
@@ -71,11 +70,11 @@ class Constraint(Objective):
         if dual is not None and not isinstance(dual, Dual):
             expected, advice = "a rule of lzero.objectives.duals", "such as RestartedAscent(lr=0.01)"
             raise ArgumentError.about("dual", expected=expected, got=repr(dual), advice=advice)
-        check_schedule(constant if schedule is None else schedule)
+        warm_up = constant if steps is None else linear(max(1, round(WARM_UP * steps)))
+        super().__init__(sparsifier, warm_up if schedule is None else schedule)
         self.budgets = make_budgets(sparsifier, target, cost, per)
         self._meter = Meter(sparsifier, cost, [budget.groups for budget in self.budgets])
         self._kind, self._dual_density = violation, dual_density
-        self._schedule = schedule or (constant if steps is None else linear(max(1, round(WARM_UP * steps))))
         self._forecast = Forecast(self.budgets, steps)
         self.dual = Restarts.within(steps) if dual is None else dual
         self.dual.prepare(len(self.budgets), sparsifier.log_alpha.device)
@@ -92,7 +91,7 @@ class Constraint(Objective):
 
     def target(self) -> Tensor:
         """The targets in force at this step, as shares of dense."""
-        return self.shares ** self._schedule(self.steps)
+        return self.shares**self._factor
 
     def forward(self) -> Tensor:
         """$\\sum_g \\lambda_g v_g$ as the gates stand now."""
@@ -110,12 +109,17 @@ class Constraint(Objective):
 
     def update(self) -> None:
         """Move the multipliers, by the violation the term had: both players move at once."""
-        _, expected, violation = self._seen()
+        _, _, violation = self._seen()
         if self._dual_density == "realised":
             violation = self._violation(self._meter.shares(self.open_gates()))
         self.dual.step(violation)
-        self._forecast.look(self.steps, expected, self.multiplier)
         self._shown, self._last = self._last, None
+
+    def count(self) -> None:
+        """Go on, with a look at where the density is going."""
+        _, expected, _ = self._shown or self._seen()
+        self._forecast.look(self.steps, expected, self.multiplier)
+        super().count()
 
     def _seen(self) -> tuple[Tensor, Tensor, Tensor]:
         if self._last is None:  # a step without a term, as where gates are trained by something else

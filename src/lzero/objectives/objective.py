@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
+from lzero.objectives.schedules import Schedule, check_schedule, constant
 from lzero.sparsifier import Sparsifier
 
 if TYPE_CHECKING:
@@ -74,15 +76,20 @@ class Objective(nn.Module):
     budgets: tuple[Budget, ...] = ()
     steps = 0
 
-    def __init__(self, sparsifier: Sparsifier) -> None:
+    def __init__(self, sparsifier: Sparsifier, schedule: Schedule = constant) -> None:
         super().__init__()
         if not isinstance(sparsifier, Sparsifier):
             expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
             raise ArgumentError.about("sparsifier", expected=expected, got=type(sparsifier).__name__, advice=advice)
-        self.sparsifier = sparsifier
+        check_schedule(schedule)
+        self.sparsifier, self._schedule = sparsifier, schedule
+        self._scheduled = float(schedule(0))
+        self._factor: Tensor  # what the schedule says for this step, on the device: a captured step reads it there
+        factor = torch.full((), self._scheduled, device=sparsifier.log_alpha.device)
+        self.register_buffer("_factor", factor, persistent=False)
         self._task_loss: Tensor | None = None
         self._term: Tensor | None = None  # as it was when it was last computed
-        self._finite: Tensor | None = None
+        self._finite: Tensor | None = None  # 0 as long as all numbers are finite
 
     def forward(self) -> Tensor:
         """The term, a scalar that is differentiable in log α."""
@@ -93,13 +100,43 @@ class Objective(nn.Module):
 
         The task's loss, where it is given, appears in the record.
         """
-        self._task_loss = None if task_loss is None else torch.as_tensor(task_loss).detach()
-        self._check_finite()
+        self.note(task_loss)
+        self.look()
         self.update()
-        self.steps += 1
+        self.count()
+
+    # A step in four parts. A CUDA graph can capture the first and the third, which stay on the device.
+
+    def note(self, task_loss: Tensor | float | None) -> None:
+        """Remember the loss, and whether all numbers are finite."""
+        self._task_loss = None if task_loss is None else torch.as_tensor(task_loss).detach()
+        total = self.sparsifier.log_alpha.detach().sum()
+        for number in (self._task_loss, self._term):
+            total = total if number is None else total + number.sum().to(total)
+        if self._finite is None:
+            self._finite = torch.zeros_like(total)
+        self._finite.add_(total, alpha=0)  # infinity times zero is no number: few kernels, and it stays
+
+    def look(self) -> None:
+        """Stop where a number is none: at once on a CPU, within 100 steps on a GPU."""
+        if self._finite is None or (self._finite.device.type != "cpu" and self.steps % LOOK_EVERY):
+            return
+        if not math.isfinite(self._finite.item()):
+            self._stop()
 
     def update(self) -> None:
         """What this kind of objective does in its step."""
+
+    def count(self) -> None:
+        """Go on to the next step, and to what the schedule says for it."""
+        self.steps += 1
+        self._follow_schedule()
+
+    def _follow_schedule(self) -> None:
+        factor = float(self._schedule(self.steps))
+        if factor != self._scheduled:
+            self._factor.fill_(factor)
+            self._scheduled = factor
 
     @property
     def record(self) -> Record:
@@ -122,19 +159,8 @@ class Objective(nn.Module):
         sparsifier = self.sparsifier
         return (sparsifier.law.estimate(sparsifier.bank.estimator) > 0).to(sparsifier.log_alpha.dtype)
 
-    def _check_finite(self) -> None:
-        """Stop where a number is none: at once on a CPU, within 100 steps on a GPU."""
+    def _stop(self) -> None:
         log_alpha = self.sparsifier.log_alpha.detach()
-        finite = log_alpha.sum().isfinite()
-        for number in (self._task_loss, self._term):
-            finite = finite if number is None else finite & number.isfinite().all().to(finite.device)
-        self._finite = finite if self._finite is None else self._finite & finite
-        if log_alpha.device.type == "cpu" or self.steps % LOOK_EVERY == 0:
-            if not self._finite:
-                self._stop(log_alpha)
-            self._finite = None
-
-    def _stop(self, log_alpha: Tensor) -> None:
         bad = [group.name for group in self.sparsifier.groups if not log_alpha[group.span].isfinite().all()]
         loss_is_fine = self._task_loss is None or bool(self._task_loss.isfinite().all())
         own = "the objective's term, from its multipliers or from weights," if loss_is_fine else "the task's loss"
@@ -151,3 +177,4 @@ class Objective(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """The counterpart, for `load_state_dict`."""
         self.steps = int(state)
+        self._follow_schedule()

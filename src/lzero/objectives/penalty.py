@@ -15,7 +15,7 @@ from lzero.errors import ArgumentError
 from lzero.gating import first_matches
 from lzero.objectives.expected_l2 import ExpectedL2
 from lzero.objectives.objective import Objective, Record
-from lzero.objectives.schedules import Schedule, check_schedule, constant
+from lzero.objectives.schedules import Schedule, constant
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -49,10 +49,9 @@ class Penalty(Objective):
         l2_moves_gates: bool = False,
         schedule: Schedule = constant,
     ) -> None:
-        super().__init__(sparsifier)
+        super().__init__(sparsifier, schedule)
         if not (math.isfinite(l2) and l2 >= 0):
             raise ArgumentError.about("l2", expected="a number from 0", got=l2)
-        check_schedule(schedule)
         names = [group.name for group in sparsifier.groups]
         if isinstance(strength, Mapping):
             matched = first_matches(names, strength, "strength")
@@ -63,13 +62,11 @@ class Penalty(Objective):
         self._meter = Meter(sparsifier, "l0", groups)
         self._l2, self._l2_moves_gates = l2, l2_moves_gates
         self._expected_l2 = ExpectedL2(sparsifier)
-        self._schedule = schedule
         self.strength: Tensor
         strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)
         self.register_buffer("strength", strength_of, persistent=False)  # an argument, not what training finds
         self._weights: Tensor  # λ for the share of each group
         self.register_buffer("_weights", strength_of * self._meter.dense.to(strength_of), persistent=False)
-        self._factor = 1.0
 
     def forward(self) -> Tensor:
         """The penalty as the gates stand now."""
@@ -78,7 +75,6 @@ class Penalty(Objective):
         if self._l2:
             survival = probability if self._l2_moves_gates else probability.detach()
             term = term + self._l2 / 2 * self._expected_l2(survival)
-        self._factor = self._schedule(self.steps)
         term = term * self._factor
         self._term = term.detach()
         return term

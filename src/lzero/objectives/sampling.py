@@ -24,4 +24,4 @@ def monte_carlo(loss: Callable[[], Tensor], samples: int) -> Tensor:
     """
     if isinstance(samples, bool) or samples < 1:
         raise ArgumentError.about("samples", expected="at least 1", got=samples)
-    return torch.stack([loss() for _ in range(samples)]).mean(0)
+    return loss() if samples == 1 else torch.stack([loss() for _ in range(samples)]).mean(0)

@@ -32,16 +32,26 @@ class Total(Objective):
         """The sum of all terms."""
         return torch.stack([part() for part in self.parts]).sum()
 
-    def step(self, task_loss: Tensor | float | None = None) -> None:
-        """The steps of all parts."""
+    def note(self, task_loss: Tensor | float | None) -> None:
+        """Remember the loss in all parts."""
         for part in self.parts:
-            part.step(task_loss)
-        self.steps += 1
+            part.note(task_loss)
+
+    def look(self) -> None:
+        """Stop where a number of any part is none."""
+        for part in self.parts:
+            part.look()
 
     def update(self) -> None:
         """What the parts do in their steps."""
         for part in self.parts:
             part.update()
+
+    def count(self) -> None:
+        """Go on in all parts."""
+        for part in self.parts:
+            part.count()
+        super().count()
 
     @property
     def record(self) -> Record:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from dataclasses import MISSING, fields
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lzero.recipes.limits import check
 from lzero.recipes.recipe import Recipe
 from lzero.recipes.settings import SettingError, read
 
@@ -33,7 +35,9 @@ def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
     settings = _settings(recipe)
     for change in changes:
         _apply(settings, change)
-    return read(Recipe, settings)
+    made = read(Recipe, settings)
+    check(made)
+    return made
 
 
 def _settings(recipe: str | Path) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def _apply(settings: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     if not equals or not key.strip():
         raise SettingError(f"{change}: expected section.setting=value")
-    *sections, last = (part.strip() for part in key.split("."))
+    *sections, last = full_key(key).split(".")
     table = settings
     for section in sections:
         table = table.setdefault(section, {})
@@ -74,3 +78,20 @@ def _apply(settings: dict[str, Any], change: str) -> None:
         table[last] = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         table[last] = value.strip()
+
+
+def full_key(key: str) -> str:
+    """The dotted path of a setting; its last part will do where no other section has one of that name.
+
+    >>> full_key("target")
+    'objective.target'
+    """
+    parts = [part.strip() for part in key.split(".")]
+    if len(parts) > 1 or parts[0] in {field.name for field in fields(Recipe)}:
+        return ".".join(parts)
+    sections = {field.name: field.default_factory for field in fields(Recipe) if field.default_factory is not MISSING}
+    found = [name for name, made in sections.items() if parts[0] in {field.name for field in fields(made())}]
+    if len(found) > 1:
+        choices = " or ".join(f"{name}.{parts[0]}" for name in found)
+        raise SettingError(f"{parts[0]}: there are several such settings; write {choices}")
+    return ".".join([*found, parts[0]])

@@ -17,6 +17,7 @@ class Data:
     crop_pad: int = 4
     cutout_size: int = 16
     normalise: bool = False
+    held_out: float = 0.0  # the share of the training part that takes the place of the test part
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Model:
 
     name: str = "smallconv"
     options: dict[str, Any] = field(default_factory=dict)
+    init: str | None = None  # a safetensors file with weights to start from
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Gates:
     estimator: Literal["eq13", "median"] = "eq13"
     lr: float | None = None  # the default depends on the number of steps
     samples: int = 1
+    noise: Literal["own", "shared"] = "own"  # of each process, or the same in all
 
 
 @dataclass(frozen=True)
@@ -78,20 +81,24 @@ class Training:
     """How long, how much at once, and with what precision."""
 
     epochs: int = 20
-    batch_size: int = 64
+    batch_size: int = 64  # of one step, over all processes
+    accumulate: int = 1  # parts of a batch that are computed one after another
     seed: int = 0
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    channels_last: bool = False
     label_smoothing: float = 0.0
     average: float = 0.0  # the decay of Polyak averaging; 0 is none
 
 
 @dataclass(frozen=True)
 class Shrink:
-    """Removal while training: how often, below which probability, and to which multiples."""
+    """Removal while training: how often, below which probability, to which multiples, and when gates are done."""
 
     every: int = 0  # epochs; 0 is never
     threshold: float = 0.1
     round_to: int = 1
+    freeze_after: float | None = None  # of all epochs: gates are folded in, and the plain network trains on
+    steps: Literal["full", "subnetwork", "auto"] = "full"
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lzero import storage
+from lzero.cutting import plan_of
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
 from lzero.sparsifier import Sparsifier, sparsifier_of
@@ -17,9 +20,11 @@ from lzero.sparsifier import Sparsifier, sparsifier_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from torch.optim import Optimizer
+
     from lzero.training.session import Session
 
-VERSION = 1
+VERSION = 2
 KEPT, REMOVED = 3.0, -30.0  # log α with which a fresh model is cut as the saved one was
 
 
@@ -28,14 +33,12 @@ class CheckpointError(LzeroError):
 
 
 def save(session: Session, path: Path, recipe: str) -> None:
-    """Write all that the rest of the training depends on."""
+    """Write all that the rest of the training depends on. Every process calls it, one writes."""
     tensors: dict[str, Tensor] = {
-        "random.torch": torch.get_rng_state(),
-        "random.data": session.generator.get_state(),
+        "loss": session.total_loss,
         **_named("model", session.model.state_dict()),
+        **_named("random", {name: _gathered(session, state) for name, state in _random_states(session).items()}),
     }
-    if session.fabric.device.type == "cuda":
-        tensors["random.cuda"] = torch.cuda.get_rng_state(session.fabric.device)
     if session.average is not None:
         tensors |= _named("average", session.average.state_dict())
     if session.objective is not None:
@@ -45,25 +48,56 @@ def save(session: Session, path: Path, recipe: str) -> None:
         for index, state in optimizer.state_dict()["state"].items():
             for key, value in state.items():
                 (tensors if isinstance(value, Tensor) else numbers)[f"optimizer{k}.{index}.{key}"] = value
-    sites = {} if session.sparsifier is None else session.sparsifier.history.sites
-    facts = {"version": VERSION, "epoch": session.epoch, "recipe": recipe, "sites": sites, "numbers": numbers}
-    flat = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    with write_atomically(path) as temporary:
-        save_file(flat, temporary, metadata={"lzero": json.dumps(facts)})
+    facts = {
+        "version": VERSION,
+        "recipe": recipe,
+        "epoch": session.epoch,
+        "position": session.position,
+        "seconds": session.seconds,
+        "in_parts": session.in_parts,
+        "sites": {} if session.sparsifier is None else session.sparsifier.history.sites,
+        "plan": plan_of(session.model) if session.is_frozen else {},
+        "numbers": numbers,
+    }
+    if session.fabric.is_global_zero:
+        flat = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        with write_atomically(path) as temporary:
+            save_file(flat, temporary, metadata={"lzero": json.dumps(facts)})
 
 
 def _named(prefix: str, state: dict[str, Any]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in state.items()}
 
 
-def restore(session: Session, path: Path, recipe: str) -> None:
-    """Bring a session that was just built to where the saved one was."""
+def _random_states(session: Session) -> dict[str, Tensor]:
+    """Where this process's random numbers stand."""
+    states = {
+        "torch": torch.get_rng_state(),
+        "augmentation": session.augmentation.get_state(),
+        "gates": session.gate_noise.get_state(),
+    }
+    if session.fabric.device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(session.fabric.device)
+    return states
+
+
+def _gathered(session: Session, state: Tensor) -> Tensor:
+    """The states of all processes, a row for each."""
+    everyone = session.fabric.all_gather(state.to(session.fabric.device))
+    assert isinstance(everyone, Tensor)  # noqa: S101 (as it was given)
+    return everyone.reshape(session.fabric.world_size, -1)
+
+
+def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True) -> None:
+    """Bring a session that was just built to where the saved one was.
+
+    To look at it only, random numbers are left alone: it may have been written on another machine, or by several.
+    """
     tensors, facts = _read(path)
-    if facts["recipe"] != recipe:
+    if facts.get("recipe") != recipe:
         raise CheckpointError(f"{path}: it belongs to another recipe; resume with the settings it was started with")
-    if session.sparsifier is not None:
-        _cut_like(session, facts["sites"])
     try:
+        _take_shape(session, facts, tensors, path)
         session.model.load_state_dict(_part(tensors, "model"))
         if session.average is not None:
             session.average.load_state_dict(_part(tensors, "average"))
@@ -71,14 +105,40 @@ def restore(session: Session, path: Path, recipe: str) -> None:
             session.objective.load_state_dict(_part(tensors, "objective"))
         for k, optimizer in enumerate(session.optimizers):
             state = _optimizer_state(_part(tensors | facts["numbers"], f"optimizer{k}"))
+            if int(facts["epoch"]) or int(facts["position"]):
+                _check_optimizer(optimizer, state)
             optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-        session.generator.set_state(tensors["random.data"])
-        torch.set_rng_state(tensors["random.torch"])
-        if session.fabric.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random.cuda"], session.fabric.device)
-    except (RuntimeError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: it does not fit this recipe's model ({error})") from error
-    session.epoch = facts["epoch"]
+        if to_go_on:
+            _set_random_states(session, _part(tensors, "random"))
+        session.total_loss.copy_(tensors["loss"])
+        session.epoch, session.position = int(facts["epoch"]), int(facts["position"])
+        session.seconds = float(facts["seconds"])
+        session.resume_steps(bool(facts["in_parts"]))
+    except (RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        why = " ".join(str(error).split())
+        raise CheckpointError(f"{path}: it does not fit this recipe's model ({why})") from error
+
+
+def _set_random_states(session: Session, states: dict[str, Tensor]) -> None:
+    everyone = states["torch"]
+    if len(everyone) != session.fabric.world_size:
+        count = session.fabric.world_size
+        raise ValueError(f"it was written by {len(everyone)} processes, these are {count}")
+    mine = {name: state[session.fabric.global_rank].clone() for name, state in states.items()}
+    torch.set_rng_state(mine["torch"])
+    session.augmentation.set_state(mine["augmentation"])
+    session.gate_noise.set_state(mine["gates"])
+    if session.fabric.device.type == "cuda":
+        torch.cuda.set_rng_state(mine["cuda"], session.fabric.device)
+
+
+def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Cut the fresh model as the saved one was: frozen to a plain network, or shrunk with its gates."""
+    if facts["plan"]:
+        small = storage.cut_to(copy.deepcopy(session.dense), facts["plan"], _part(tensors, "model"), path)
+        session.become(session.fabric.to_device(small))
+    elif session.sparsifier is not None:
+        _cut_like(session, facts["sites"])
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -105,13 +165,26 @@ def _optimizer_state(flat: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return state
 
 
+def _check_optimizer(optimizer: Optimizer, state: dict[int, dict[str, Any]]) -> None:
+    """Refuse a state that is not one of these parameters; torch itself would not notice."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if not state or not set(state) <= set(range(len(parameters))):
+        raise ValueError(f"the optimizer holds {len(parameters)} parameters, the file {len(state)}")
+    for index, parameter in enumerate(parameters):
+        for key, value in state.get(index, {}).items():  # parameters without gradients have no state
+            if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
+                shapes = f"{list(value.shape)} for a parameter of {list(parameter.shape)}"
+                raise ValueError(f"{key} of the optimizer has the shape {shapes}")
+
+
 def _cut_like(session: Session, sites: dict[str, list[int]]) -> None:
     """Shrink the fresh model, and its average, to the units that were left."""
     assert session.sparsifier is not None  # noqa: S101 (asked by the caller)
     averages = [] if session.average is None else [session.average]
     for sparsifier in (session.sparsifier, *(sparsifier_of(average.module) for average in averages)):
         _close_all_but(sparsifier, sites)
-    session.sparsifier.shrink(threshold=0.1, averages=averages)
+    if session.sparsifier.shrink(threshold=0.1, averages=averages):
+        session.set_up()
 
 
 def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
 from lzero.recipes import Recipe, as_toml
+from lzero.training.events import Events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,17 +24,24 @@ class RunFolderError(LzeroError):
 
 
 class RunFolder:
-    """`config.toml`, `metrics.jsonl`, `checkpoint.safetensors`, `model.safetensors`, `outcome.json`."""
+    """`config.toml`, `metrics.jsonl`, `events/`, `checkpoint.safetensors`, `model.safetensors`, `outcome.json`, a page.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Of several processes only one writes; the others read the same folder.
+    """
+
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
         self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
         self.checkpoint, self.model = path / "checkpoint.safetensors", path / "model.safetensors"
-        self.outcome = path / "outcome.json"
+        self.outcome, self.report = path / "outcome.json", path / "report.html"
+        self._events: Events | None = None
 
     @contextmanager
     def opened(self, recipe: Recipe, *, resume: bool, overwrite: bool = False) -> Iterator[None]:
-        """The folder, made if it is not there, for one process alone inside the block."""
+        """The folder, made if it is not there, for one training alone inside the block."""
+        if not self.writes:
+            yield
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("w")
@@ -44,10 +53,15 @@ class RunFolder:
             except OSError as error:
                 raise RunFolderError(f"{self.path}: another process is training there") from error
             if overwrite:
-                for path in (self.config, self.metrics, self.checkpoint, self.model, self.outcome):
+                for path in (self.config, self.metrics, self.checkpoint, self.model, self.outcome, self.report):
                     path.unlink(missing_ok=True)
+                shutil.rmtree(self.path / "events", ignore_errors=True)
             self._start(recipe, resume=resume)
-            yield
+            try:
+                yield
+            finally:
+                if self._events is not None:
+                    self._events.close()
 
     def _start(self, recipe: Recipe, *, resume: bool) -> None:
         if self.config.exists() and not resume:
@@ -62,6 +76,8 @@ class RunFolder:
 
     def write(self, path: Path, text: str) -> None:
         """Write a file whole."""
+        if not self.writes:
+            return
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -69,9 +85,15 @@ class RunFolder:
         """Forget what was noted after the epoch at which the training goes on."""
         lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
         self.write(self.metrics, "".join(f"{line}\n" for line in lines[:epoch]))
+        if self.writes:
+            self._events = Events.beside(self.path, epoch)
 
     def note(self, row: dict[str, Any]) -> None:
         """Add one epoch to the metrics."""
+        if not self.writes:
+            return
+        if self._events is not None:
+            self._events.note(row)
         try:
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

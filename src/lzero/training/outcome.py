@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lzero import storage
+from lzero.cutting import plan_of
+from lzero.latency import latency, machine
+from lzero.layers import IndexedLinear
+from lzero.measure import measure
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from lzero.training.folder import RunFolder
+    from lzero.training.session import Session
+
+LATENCY_BATCH = 100
+
 
 @dataclass(frozen=True)
 class Size:
-    """One network: parameters, multiply–accumulates for one example, and test error where it was tested."""
+    """One network: parameters, multiply–accumulates for one example, and error and latency where they were measured."""
 
     params: int
     macs: int
     error: float | None = None
+    latency: float | None = None  # seconds for a batch
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The units of one site, or the inputs of one dense layer, before and after."""
+
+    name: str
+    before: int
+    after: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +49,55 @@ class Outcome:
     model: nn.Module
     dense: Size
     compacted: Size
+    layers: tuple[Layer, ...]
     epochs: int
+    seconds: float
+    evaluated_on: str
+    machine: str
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        return {"dense": asdict(self.dense), "compacted": asdict(self.compacted), "epochs": self.epochs}
+        facts = {name: value for name, value in vars(self).items() if name not in ("model", "dense", "compacted")}
+        layers = [asdict(layer) for layer in self.layers]
+        sizes = {"dense": asdict(self.dense), "compacted": asdict(self.compacted)}
+        return {**sizes, **facts, "layers": layers, "latency_batch": LATENCY_BATCH}
+
+
+def finish(session: Session, run: RunFolder | None, dense_error: float | None = None) -> Outcome:
+    """Compact the averaged weights, where there are any, to the budget, where there is one; measure and write."""
+    small = session.compacted()
+    device, shape = session.fabric.device, session.batches.images.shape[1:]
+    dense = session.dense.to(device)
+    batch = torch.zeros(LATENCY_BATCH, *shape, device=device)
+    seconds = latency({"dense": dense, "compacted": small}, batch)
+
+    def size(name: str, model: nn.Module, error: float | None) -> Size:
+        count = measure(model, batch[:1])
+        return Size(count.params.dense, count.macs.dense, error, seconds[name])
+
+    outcome = Outcome(
+        small,
+        size("dense", dense, dense_error),
+        size("compacted", small, session.evaluate(small)[0]),
+        layers_of(small, session.widths),
+        session.epoch,
+        session.seconds,
+        "held-out" if session.recipe.data.held_out else "test",
+        machine(),
+    )
+    if run is not None and run.writes:
+        storage.save(small, run.model)
+        run.write(run.outcome, json.dumps(outcome.as_dict(), indent=2) + "\n")
+    return outcome
+
+
+def layers_of(small: nn.Module, widths: dict[str, int]) -> tuple[Layer, ...]:
+    """The sites of a compacted model, and its dense layers that choose their inputs, before and after."""
+    plan = plan_of(small)
+    sites = [Layer(name, before, len(plan["sites"][name])) for name, before in widths.items()]
+    chosen = [
+        Layer(f"inputs of {name}", plan["dense"][f"{name}.weight"][1], len(module.index))
+        for name, module in small.named_modules()
+        if isinstance(module, IndexedLinear)
+    ]
+    return (*sites, *chosen)

@@ -1,230 +1,323 @@
-"""Everything one training consists of, built from its recipe."""
+"""One training: its parts, one step of it, and the ways in which its network gets smaller."""
 
 from __future__ import annotations
 
-import importlib
+import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from lzero import zoo
-from lzero.data import Batches, Dataset, crop, cutout, flip, normalise, statistics
-from lzero.errors import ArgumentError, MissingExtraError
-from lzero.objectives import Constraint, Objective, Penalty, monte_carlo
-from lzero.objectives.duals import Ascent, Dual, RestartedAscent
-from lzero.objectives.schedules import linear
-from lzero.sparsify import sparsify
-from lzero.training.averaging import averaged
+from lzero.compact import compact
+from lzero.cutting import plan_of
+from lzero.data import Batches, Dataset, as_floats, crop, cutout, flip, normalise, statistics
+from lzero.objectives import NotFiniteError, monte_carlo
+from lzero.subnetwork import Subnetwork
+from lzero.training.averaging import Polyak
+from lzero.training.parts import make_gates, make_model, make_objective, make_optimizers, parts_of, start_from
+from lzero.training.processes import processes
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
     from torch.optim import Optimizer
-    from torch.optim.swa_utils import AveragedModel
 
+    from lzero.objectives import Objective
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
+
+TEST_BATCH = 2000
+WORTH_IT = 0.95  # of the time of a full step: less than that is gained with certainty
 
 
 @dataclass
 class Session:
-    """The parts of a training and how far it is."""
+    """The parts of a training and how far it is.
+
+    The first stage has gates; after `freeze`, and in trainings without gates, the network is a plain one.
+    """
 
     recipe: Recipe
     fabric: Fabric
     model: nn.Module
-    forward: Any  # the model as Fabric runs it: precision, and later distribution
+    forward: Callable[[Tensor], Tensor]  # the model as Fabric runs it: precision and distribution
     sparsifier: Sparsifier | None
     objective: Objective | None
     optimizers: list[Optimizer]
-    average: AveragedModel | None
+    average: Polyak | None
     batches: Batches
     test: Batches
-    statistics: tuple[Tensor, Tensor]
-    generator: torch.Generator
+    statistics: tuple[Tensor, Tensor] | None  # of the images, where they are normalised
+    augmentation: Generator
+    gate_noise: Generator
+    dense: nn.Module  # the network before it had gates, to compare with
+    widths: dict[str, int]  # units of each site, before anything was removed
+    total_loss: Tensor  # of this epoch so far
     epoch: int = 0
+    position: int = 0  # steps of this epoch so far
+    seconds: float = 0.0  # so far
+    version: int = 0  # of the network: another one after each removal
+    in_parts: bool = False  # whether steps compute only what the sample of the gates reads
+    _subnetwork: Subnetwork | None = None
+    _rate: float | None = None  # the learning rate the optimizer has; setting it costs a GPU a launch
 
     @property
-    def total_steps(self) -> int:
-        """Steps of the whole training."""
-        return self.recipe.training.epochs * len(self.batches)
+    def step_number(self) -> int:
+        """Steps so far."""
+        return self.epoch * len(self.batches) + self.position
 
-    def step(self, images: Tensor, labels: Tensor, step: int) -> Tensor:
-        """One step of all optimizers; the task's loss is returned."""
-        self._set_learning_rate(step / len(self.batches))
-        x = self._prepared(images, training=True)
-        smoothing, samples = self.recipe.training.label_smoothing, self.recipe.gates.samples
-        loss = monte_carlo(lambda: F.cross_entropy(self.forward(x), labels, label_smoothing=smoothing), samples)
-        self.fabric.backward(loss if self.objective is None else loss + self.objective())
+    @property
+    def is_frozen(self) -> bool:
+        """Whether gates were there and are folded in."""
+        return self.sparsifier is None and self.recipe.gates.units != "none"
+
+    def step(self, rows: Tensor) -> None:
+        """One step of all optimizers on these rows, all of it on the device."""
+        loss = self._gradient(rows)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
         if self.objective is not None:
-            self.objective.step(loss)
+            self.objective.note(loss)
+            self.objective.update()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        return loss.detach()
+        self.total_loss.add_(loss)
+
+    def _gradient(self, rows: Tensor) -> Tensor:
+        """The task's loss, its gradient with that of the objective left in the parameters."""
+        *others, last = rows.chunk(self.recipe.training.accumulate)
+        total = torch.zeros_like(self.total_loss)
+        for part in others:
+            with self.fabric.no_backward_sync(self.forward):  # type: ignore[arg-type]
+                loss = self._task_loss(part) / (len(others) + 1)
+                self.fabric.backward(loss)
+            total = total + loss.detach()
+        loss = self._task_loss(last) / (len(others) + 1) if others else self._task_loss(last)
+        self.fabric.backward(loss if self.objective is None else loss + self.objective())
+        return total + loss.detach() if others else loss.detach()
+
+    def _task_loss(self, rows: Tensor) -> Tensor:
+        images, labels = self.batches.take(rows)
+        x, smoothing = self._prepared(images, training=True), self.recipe.training.label_smoothing
+        return monte_carlo(
+            lambda: F.cross_entropy(self._network(x), labels, label_smoothing=smoothing), self.recipe.gates.samples
+        )
+
+    def _network(self, x: Tensor) -> Tensor:
+        if not self.in_parts:
+            return self.forward(x)
+        assert self._subnetwork is not None  # noqa: S101 (made before steps were chosen)
+        scores: Tensor = self._subnetwork(x)
+        return scores
+
+    def resume_steps(self, in_parts: bool) -> None:
+        """Go on as the steps before a checkpoint were run."""
+        if in_parts and self.sparsifier is not None:
+            self._subnetwork = Subnetwork(self.sparsifier, self.forward)
+        self.in_parts = in_parts
+
+    def choose_steps(self, rows: Tensor) -> None:
+        """Decide how the next steps are run, as the recipe says, or as is faster on this machine for these rows.
+
+        On a GPU a captured step is the faster one, unless the recipe says otherwise.
+        """
+        how = self.recipe.shrink.steps
+        if self.sparsifier is None or how == "full" or (how == "auto" and self.fabric.device.type != "cpu"):
+            self.in_parts = False
+            return
+        if self._subnetwork is None:
+            self._subnetwork = Subnetwork(self.sparsifier, self.forward)
+        self.in_parts = True
+        if how == "auto":
+            images, _ = self.batches.take(rows)
+            x = as_floats(images) if self.statistics is None else normalise(images, *self.statistics)
+            self.in_parts = self._subnetwork.relative_time(x) < WORTH_IT
 
     def _prepared(self, images: Tensor, *, training: bool) -> Tensor:
         data = self.recipe.data
         if training and "crop" in data.augment:
-            images = crop(images, data.crop_pad, self.generator)
+            images = crop(images, data.crop_pad, self.augmentation)
         if training and "flip" in data.augment:
-            images = flip(images, self.generator)
-        x = normalise(images, *self.statistics)
-        return cutout(x, data.cutout_size, self.generator) if training and "cutout" in data.augment else x
+            images = flip(images, self.augmentation)
+        x = as_floats(images) if self.statistics is None else normalise(images, *self.statistics)
+        if self.recipe.training.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        return cutout(x, data.cutout_size, self.augmentation) if training and "cutout" in data.augment else x
 
-    def _set_learning_rate(self, epoch: float) -> None:
-        """The rate of the weights at this moment; that of the gates stays."""
-        settings = self.recipe.optimizer
+    def before_step(self) -> None:
+        """Set the learning rate of the weights for this moment; that of the gates stays."""
+        settings, epoch = self.recipe.optimizer, self.step_number / len(self.batches)
         factor = 1.0
         if settings.schedule == "cosine":
             factor = (1 + math.cos(math.pi * epoch / self.recipe.training.epochs)) / 2
         elif settings.schedule == "steps":
             factor = settings.factor ** sum(epoch >= milestone for milestone in settings.milestones)
-        self.optimizers[0].param_groups[0]["lr"] = settings.lr * factor
+        rate, group = settings.lr * factor, self.optimizers[0].param_groups[0]
+        if rate == self._rate:
+            return
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+        self._rate = rate
 
-    def shrink(self) -> int:
-        """Remove what is closed for good, if it is time; how many units is returned."""
+    def after_step(self) -> None:
+        """Count the step, and stop if numbers are none any more."""
+        if self.objective is not None:
+            self.objective.look()
+            self.objective.count()
+        self.position += 1
+
+    def end_epoch(self) -> float:
+        """Go on to the next epoch; the mean loss is returned."""
+        loss = self.total_loss.item() / len(self.batches)
+        if not math.isfinite(loss):
+            raise NotFiniteError(
+                f"the loss is not finite in epoch {self.epoch + 1}; lower the learning rate and begin anew, or go on "
+                "from the last checkpoint"
+            )
+        self.total_loss.zero_()
+        self.epoch, self.position = self.epoch + 1, 0
+        return loss
+
+    def get_smaller(self) -> int:
+        """Remove what is closed, if it is time; how many units went."""
+        return self._freeze() if self._freezes() else self._shrink()
+
+    def _shrink(self) -> int:
         settings = self.recipe.shrink
         if self.sparsifier is None or not settings.every or self.epoch % settings.every:
             return 0
-        averages = [] if self.average is None else [self.average]
-        return self.sparsifier.shrink(
-            self.optimizers, threshold=settings.threshold, round_to=settings.round_to, averages=averages
+        removed = self.sparsifier.shrink(
+            self.optimizers,
+            threshold=settings.threshold,
+            round_to=settings.round_to,
+            averages=[] if self.average is None else [self.average],
         )
+        if removed:
+            self.set_up()
+        return removed
+
+    def _freezes(self) -> bool:
+        after = self.recipe.shrink.freeze_after
+        return self.sparsifier is not None and after is not None and self.epoch >= after * self.recipe.training.epochs
+
+    def _freeze(self) -> int:
+        """Fold the gates in and go on with the plain network."""
+        assert self.sparsifier is not None  # noqa: S101 (asked by the caller)
+        before = self.sparsifier.structure.num_units
+        small = self.compacted()
+        left = sum(len(kept) for kept in plan_of(small)["sites"].values())
+        self.become(small)
+        return before - left
+
+    def compacted(self) -> nn.Module:
+        """The plain network as it stands: averaged where weights are, and within the budget. Ends this stage."""
+        if self.average is not None:
+            self.model.load_state_dict(self.average.module.state_dict())
+        if self.sparsifier is None:
+            return self.model
+        budget = self.objective if self.objective is not None and self.objective.budgets else None
+        return compact(self.model, budget=budget, round_to=self.recipe.shrink.round_to)
+
+    def become(self, small: nn.Module) -> None:
+        """Train this plain network from now on."""
+        self.model, self.sparsifier, self.objective = small.train(), None, None
+        self.average = Polyak(small, self.recipe.training.average) if self.recipe.training.average else None
+        self.optimizers, self._rate = make_optimizers(self.recipe, small, None, 1), None
+        self.set_up()
+
+    def set_up(self) -> None:
+        """Let Fabric wrap the model anew, after its sizes have changed."""
+        if self.recipe.training.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            for optimizer in self.optimizers:  # whose fused kernels want the layout of the parameters
+                for state in optimizer.state.values():
+                    state.update({key: _channels_last(value) for key, value in state.items()})
+        self.forward = self.fabric.setup_module(self.model, move_to_device=False)
+        self._subnetwork = None
+        self.version += 1
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module | None = None) -> tuple[float, float]:
-        """Test error and loss of a model; without one, of the averaged weights, or else of the trained ones."""
+        """Error and loss of a model; without one, of the averaged weights, or else of the trained ones."""
         model = model or (self.average.module if self.average is not None else self.model)
         was_training = model.training
         model.eval()
-        wrong, loss = 0, 0.0
-        for images, labels in self.test:
-            logits = model(self._prepared(images, training=False)).float()
-            wrong += int((logits.argmax(1) != labels).sum())
-            loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+        sums = torch.zeros(2, dtype=torch.float64, device=self.fabric.device)
+        for rows in self.test.rows()[self.fabric.global_rank :: self.fabric.world_size]:
+            images, labels = self.test.take(rows)
+            with self.fabric.autocast():
+                logits = model(self._prepared(images, training=False)).float()
+            sums[0] += (logits.argmax(1) != labels).sum()
+            sums[1] += F.cross_entropy(logits, labels, reduction="sum")
         model.train(was_training)
-        count = len(self.test.labels)
-        return wrong / count, loss / count
+        wrong, loss = (self.fabric.all_reduce(sums, reduce_op="sum") / len(self.test.labels)).tolist()  # type: ignore[union-attr, operator]
+        return wrong, loss
 
 
-def build(recipe: Recipe, dataset: Dataset, model: nn.Module | None = None, accelerator: str = "auto") -> Session:
+def build(
+    recipe: Recipe,
+    dataset: Dataset,
+    model: nn.Module | None = None,
+    accelerator: str = "auto",
+    *,
+    devices: int = 1,
+    strategy: str = "auto",
+) -> Session:
     """A session at its beginning. All random numbers come from the recipe's seed."""
-    fabric = _fabric(recipe, accelerator)
-    torch.manual_seed(recipe.training.seed)
-    generator = torch.Generator().manual_seed(recipe.training.seed)
+    fabric = processes(recipe, accelerator, devices, strategy)
+    seed, rank, device = recipe.training.seed, fabric.global_rank, fabric.device
+    torch.manual_seed(seed)
     model = make_model(recipe) if model is None else model
+    if recipe.model.init is not None:
+        start_from(model, Path(recipe.model.init))
+    dense = copy.deepcopy(model)
     model = fabric.to_device(model)
-    batches = Batches(
-        dataset.train,
-        recipe.training.batch_size,
-        shuffle=True,
-        generator=generator,
-        device=fabric.device,
-        drop_last=True,
-    )
-    test = Batches(dataset.test, 1000, device=fabric.device)
-    identity = torch.zeros(dataset.shape[0]), torch.ones(dataset.shape[0])
-    channels = statistics(dataset.train.images) if recipe.data.normalise else identity
-    steps = recipe.training.epochs * len(batches)
-    sparsifier = _gated(recipe, model, torch.zeros(1, *dataset.shape, device=fabric.device))
-    optimizers = _optimizers(recipe, model, sparsifier, steps)
-    forward, *_ = fabric.setup(model, *optimizers, move_to_device=False)
-    average = averaged(model, recipe.training.average) if recipe.training.average else None
-    objective = _objective(recipe, sparsifier, len(dataset.train.labels), steps)
-    channels = channels[0].to(fabric.device), channels[1].to(fabric.device)
-    return Session(
+    train, test = parts_of(recipe, dataset)
+    batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
+    mean, std = (number.to(device) for number in statistics(train.images))
+    steps = gated_steps(recipe, len(batches))
+    sparsifier = make_gates(recipe, model, torch.zeros(1, *dataset.shape, device=device))
+    # What differs between processes comes from generators of its own; all else is drawn alike by all of them.
+    gate_noise = Generator(device).manual_seed(seed + rank * (recipe.gates.noise == "own"))
+    if sparsifier is not None:
+        sparsifier.bank.generator = gate_noise
+    session = Session(
         recipe,
         fabric,
         model.train(),
-        forward,
-        sparsifier,
-        objective,
-        optimizers,
-        average,
-        batches,
-        test,
-        channels,
-        generator,
-    )
-
-
-def _fabric(recipe: Recipe, accelerator: str) -> Fabric:
-    try:
-        from lightning.fabric import Fabric
-    except ImportError as error:
-        raise MissingExtraError.of("lightning", extra="train") from error
-    return Fabric(accelerator=accelerator, devices=1, precision=recipe.training.precision)
-
-
-def make_model(recipe: Recipe) -> nn.Module:
-    """The network of a recipe: one of the zoo, or what `package.module:function` makes."""
-    name, options = recipe.model.name, recipe.model.options
-    module, colon, function = name.partition(":")
-    if not colon:
-        return zoo.make(name, **options)
-    try:
-        made = getattr(importlib.import_module(module), function)(**options)
-    except (ImportError, AttributeError, TypeError) as error:
-        raise ArgumentError.about("model.name", expected="package.module:function", got=f"{name} ({error})") from error
-    if not isinstance(made, nn.Module):
-        raise ArgumentError.about("model.name", expected="a function that makes a module", got=type(made).__name__)
-    return made
-
-
-def _gated(recipe: Recipe, model: nn.Module, example: Tensor) -> Sparsifier | None:
-    gates = recipe.gates
-    if gates.units == "none":
-        return None
-    return sparsify(
         model,
-        example,
-        units=gates.units,
-        include=gates.include,
-        exclude=gates.exclude,
-        inputs=gates.inputs,
-        keep_rate=gates.keep_rate,
-        beta=gates.beta,
-        gamma=gates.gamma,
-        zeta=gates.zeta,
-        estimator=gates.estimator,
+        sparsifier,
+        make_objective(recipe, sparsifier, len(train), steps),
+        make_optimizers(recipe, model, sparsifier, steps),
+        None,
+        batches,
+        Batches(test, TEST_BATCH, device=device),
+        (mean, std) if recipe.data.normalise else None,
+        Generator(device).manual_seed(seed + rank + 1_000_000),
+        gate_noise,
+        dense,
+        {} if sparsifier is None else {site.name: site.size for site in sparsifier.structure.sites},
+        torch.zeros((), device=device),
     )
+    session.set_up()
+    session.average = Polyak(model, recipe.training.average) if recipe.training.average else None
+    return session
 
 
-def _optimizers(recipe: Recipe, model: nn.Module, sparsifier: Sparsifier | None, steps: int) -> list[Optimizer]:
-    """The weights' group first. Under SGD gates have an Adam of their own: their gradients are too small for SGD."""
-    settings = recipe.optimizer
-    if sparsifier is None:
-        groups = [{"params": list(model.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay}]
-    else:
-        groups = sparsifier.param_groups(settings.lr, recipe.gates.lr, settings.weight_decay, steps=steps)
-    if settings.kind == "adam":
-        return [torch.optim.Adam(groups)]
-    weights = torch.optim.SGD(groups[:1], momentum=settings.momentum, nesterov=settings.momentum > 0)
-    return [weights, *(torch.optim.Adam([group]) for group in groups[1:])]
+def gated_steps(recipe: Recipe, per_epoch: int) -> int:
+    """The steps that gates are trained for."""
+    after = recipe.shrink.freeze_after
+    return max(1, math.ceil(recipe.training.epochs * (1.0 if after is None else after)) * per_epoch)
 
 
-def _objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int, steps: int) -> Objective | None:
-    aim = recipe.objective
-    if sparsifier is None or aim.kind == "none":
-        return None
-    if aim.kind == "penalty":
-        strength = aim.strength
-        if isinstance(strength, dict):
-            strength = {glob: number / num_data for glob, number in strength.items()}
-        elif not isinstance(strength, str):
-            strength = strength / num_data
-        return Penalty(sparsifier, strength, num_data=num_data, l2=aim.l2)
-    duals: dict[str, Dual | None] = {
-        "default": None, "ascent": Ascent(aim.dual_lr), "restarts": RestartedAscent(aim.dual_lr)
-    }  # fmt: skip
-    schedule = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
-    return Constraint(
-        sparsifier, aim.target, aim.cost, per=aim.per, steps=steps if aim.dual == "default" else None,
-        schedule=schedule, dual=duals[aim.dual], violation=aim.violation,
-    )  # fmt: skip
+def _channels_last(value: Any) -> Any:
+    """A tensor of four dimensions with its channels last, and anything else as it is."""
+    is_image = isinstance(value, Tensor) and value.dim() == 4
+    return value.contiguous(memory_format=torch.channels_last) if is_image else value

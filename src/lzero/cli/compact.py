@@ -1,0 +1,109 @@
+"""`lzero compact`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+from lzero import storage
+from lzero.budgets import UNITS, check_cost
+from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.measure import sizes_of, table_of
+from lzero.cli.source import AsJson, Input, Out, Overwrite, Source, check_out, find, working_folder_importable
+from lzero.compact import compact
+from lzero.data import Dataset, Split
+from lzero.errors import ArgumentError, LzeroError
+from lzero.objectives import Constraint
+from lzero.training import checkpoint
+from lzero.training.session import build
+from lzero.verify import verify
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lzero.budgets import Target
+    from lzero.objectives import Objective
+    from lzero.training.session import Session
+
+
+@app.command("compact")
+def compact_command(
+    folder: Annotated[Path, typer.Argument(help="A run folder of lzero train.", metavar="RUN_FOLDER")],
+    out: Out,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="What may be left: 0.1, 10% or 50000; else as the recipe has it.", show_default=False),
+    ] = None,
+    cost: Annotated[str, typer.Option(help="What the budget counts.", metavar="|".join(UNITS))] = "macs",
+    round_to: Annotated[
+        int | None,
+        typer.Option(help="Keep widths divisible by this; else as the recipe has it.", min=1, show_default=False),
+    ] = None,
+    inputs: Input = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compact the network of a run to another budget.
+
+    Gates are moved, weights are not trained again: a budget much smaller than the recipe's costs accuracy.
+    """
+    with errors_for_people(), warnings_for_people(Console(stderr=True)):
+        check_out(out, (".safetensors",), overwrite=overwrite)
+        source = _run_of(folder)
+        session = _restored(source, source.inputs(inputs)[0])
+        multiple = round_to or source.recipe.shrink.round_to
+        small = compact(session.model, budget=_budget(session, budget, cost), round_to=multiple)
+        difference = verify(session.model, small, source.inputs(inputs))
+        storage.save(small, out)
+        sizes = sizes_of(source, out, inputs)
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "difference": difference, **sizes}, indent=2))
+        return
+    Console().print(table_of(sizes))
+    typer.echo(f"{out}: its outputs are those of the gated network, but for {difference:.0e} relative")
+
+
+def _run_of(folder: Path) -> Source:
+    source = find(str(folder)) if folder.is_dir() else None
+    if source is None or source.run is None:
+        raise ArgumentError.about("RUN_FOLDER", expected="a folder that lzero train made", got=folder)
+    return source
+
+
+def _budget(session: Session, text: str | None, cost: str) -> Objective | None:
+    """The budget asked for, else that of the recipe, if it has one."""
+    assert session.sparsifier is not None  # noqa: S101 (checked when the session was restored)
+    if text is not None:
+        return Constraint(session.sparsifier, _target(text), check_cost(cost))
+    return session.objective if session.objective is not None and session.objective.budgets else None
+
+
+def _target(text: str) -> Target:
+    """A number where it is one; what a percentage means, and what means nothing, budgets know."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _restored(source: Source, example: Tensor) -> Session:
+    """The training as its checkpoint has it, with averaged weights where the recipe averages; on blank data."""
+    recipe, run, count = source.recipe, source.run, source.recipe.training.batch_size
+    assert run is not None  # noqa: S101 (checked by the caller)
+    blank = Split(torch.zeros(count, *example.shape[1:]), torch.zeros(count, dtype=torch.int64))
+    plain = replace(recipe, data=replace(recipe.data, held_out=0.0, normalise=False))
+    with torch.random.fork_rng(), working_folder_importable():
+        session = build(plain, Dataset(recipe.data.name, blank, blank, ()))
+        checkpoint.restore(session, run.checkpoint, run.config.read_text(encoding="utf-8"), to_go_on=False)
+    if session.sparsifier is None:
+        raise LzeroError(f"{run.path}: its network has no gates any more; train with gates, and without freeze_after")
+    if session.average is not None:
+        session.model.load_state_dict(session.average.module.state_dict())
+    session.model.cpu()
+    return session

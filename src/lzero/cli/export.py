@@ -1,0 +1,30 @@
+"""`lzero export`."""
+
+from __future__ import annotations
+
+import typer
+
+from lzero.cli.app import app, errors_for_people
+from lzero.cli.source import Input, Name, Out, Overwrite, Weights, check_out, find
+from lzero.errors import ArgumentError
+from lzero.export import export
+from lzero.formats import FORMATS
+
+
+@app.command("export")
+def export_command(
+    source: Name, out: Out, weights: Weights = None, inputs: Input = None, overwrite: Overwrite = False
+) -> None:
+    """Write a compacted network as .onnx or .pt2.
+
+    The second is a program of torch.export. Both take batches of any size, and need no lzero. The file is run and
+    compared with the network before it takes its place.
+    """
+    with errors_for_people():
+        check_out(out, tuple(FORMATS), overwrite=overwrite)
+        found = find(source)
+        if weights is None and found.run is None and not found.is_function:
+            advice = "give a run folder, or --weights"
+            raise ArgumentError.about("SOURCE", expected="a trained network", got=source, advice=advice)
+        export(found.compacted(weights) or found.dense(), out, found.inputs(inputs))
+    typer.echo(f"{out}: {out.stat().st_size:,} bytes, checked against the network")

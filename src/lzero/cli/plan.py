@@ -1,0 +1,86 @@
+"""`lzero plan`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, get_args
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lzero.cli.app import app, errors_for_people
+from lzero.cli.source import AsJson, Input, Name, Source, find
+from lzero.gating import UnitKind
+from lzero.plan import Plan
+from lzero.sparsify import sparsify
+
+Units = Annotated[
+    str | None,
+    typer.Option(
+        help="Neurons, maps and heads; these and the inputs of dense layers, as in the papers; or single weights.",
+        metavar="|".join(get_args(UnitKind)),
+        show_default=False,
+    ),
+]
+
+
+@app.command("plan")
+def plan_command(
+    source: Name,
+    inputs: Input = None,
+    units: Units = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only names like this: 'layers.*'.", metavar="GLOB")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="No names like this.", metavar="GLOB")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what can be removed, what cannot and why.
+
+    What is not given is as the recipe has it.
+    """
+    with errors_for_people():
+        plan = _plan(find(source), inputs, units, include, exclude)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(plan), indent=2))
+        return
+    console = Console()
+    console.print(_table("can be removed", "read by", plan.removable))
+    if plan.fixed:
+        console.print()
+        console.print(_table("stays", "because", plan.fixed))
+
+
+def _plan(
+    source: Source,
+    inputs: list[str] | None,
+    units: str | None,
+    include: list[str] | None,
+    exclude: list[str] | None,
+) -> Plan:
+    gates = source.recipe.gates
+    return sparsify(
+        source.dense(),
+        source.inputs(inputs),
+        units=units or (gates.units if gates.units != "none" else "structure"),  # type: ignore[arg-type]
+        include=tuple(include) if include else gates.include,
+        exclude=tuple(exclude) if exclude else gates.exclude,
+        inputs=gates.inputs,
+    ).plan()
+
+
+def _as_dict(plan: Plan) -> dict[str, list[dict[str, str | int]]]:
+    return {
+        "removable": [{"name": name, "units": units, "read_by": by} for name, units, by in plan.removable],
+        "fixed": [{"name": name, "units": units, "reason": reason} for name, units, reason in plan.fixed],
+    }
+
+
+def _table(what: str, why: str, rows: tuple[tuple[str, int, str], ...]) -> Table:
+    table = Table(box=None)
+    table.add_column(what, overflow="fold")
+    table.add_column("units", justify="right")
+    table.add_column(why, overflow="fold")
+    for name, units, reason in rows:
+        table.add_row(Text(name), f"{units:,}", Text(reason))  # as text: names may have brackets
+    return table

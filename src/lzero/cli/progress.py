@@ -1,0 +1,72 @@
+"""How a training shows that it goes on: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from lzero.training.loop import Step
+
+BETWEEN = 0.5  # seconds between two looks at the loss, for each of which a GPU has to be waited for
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Callable[[Step], None]]:
+    """What to call after each step, inside the block."""
+    if not console.is_terminal:
+        yield lambda step: _print(step, console)
+        return
+    columns = (TextColumn("{task.fields[epoch]}"), BarColumn(20), TextColumn("{task.percentage:3.0f}%"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), *times, console=console) as bar:
+        yield _Shown(bar)
+
+
+class _Shown:
+    """A bar for each training, the last facts of an epoch beside it."""
+
+    def __init__(self, bar: Progress) -> None:
+        self.bar, self.tasks, self.looked, self.said = bar, dict[str, Any](), 0.0, ""
+
+    def __call__(self, step: Step) -> None:
+        session = step.session
+        if not session.fabric.is_global_zero:
+            return
+        title, epochs = session.recipe.title, session.recipe.training.epochs
+        if title not in self.tasks:
+            total = epochs * len(session.batches)
+            self.tasks[title] = self.bar.add_task("", total=total, completed=session.step_number - 1, epoch="")
+        if step.row is not None:
+            self.said = said(step.row)
+        elif monotonic() - self.looked < BETWEEN:
+            return
+        self.looked = monotonic()
+        now = f"loss {step.loss:.4f}  {self.said}" if step.row is None else f"loss {step.row['loss']:.4f}  {self.said}"
+        epoch = f"epoch {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
+        self.bar.update(self.tasks[title], completed=session.step_number, description=now, epoch=epoch)
+
+
+def _print(step: Step, console: Console) -> None:
+    if step.row is not None and step.session.fabric.is_global_zero:
+        epochs = step.session.recipe.training.epochs
+        line = f"epoch {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def said(row: dict[str, Any]) -> str:
+    """The facts of an epoch in a few words."""
+    words = [f"error {row['error']:.2%}"]
+    for name, group in row.get("objective", {}).get("groups", {}).items():
+        words.append(f"{name} {group['expected']:.1%}, multiplier {group['multiplier']:.3g}")
+    words.append(f"{row['images_per_second']:,.0f} images/s")
+    if row["removed"]:
+        words.append(f"{row['removed']} units removed")
+    return "  ".join(words)

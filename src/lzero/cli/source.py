@@ -1,0 +1,149 @@
+"""What a command is about: a recipe, a run folder, a network of the zoo, or a function that makes a model."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import typer
+from torch import Tensor, nn
+
+from lzero import recipes, storage, zoo
+from lzero.data.sources import SOURCES
+from lzero.errors import ArgumentError, LzeroError
+from lzero.recipes import Recipe
+from lzero.recipes.recipe import Model
+from lzero.training.folder import RunFolder
+from lzero.training.parts import make_model, start_from
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SHAPES = {"digits": (1, 8, 8)} | {name: source.shape for name, source in SOURCES.items()}
+KINDS = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A recipe or TOML file, a run folder, a network of the zoo such as lenet5, or package.module:function.",
+        metavar="SOURCE",
+    ),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        help="Sizes of an input, batch first; tokens are 1,16:int64. Once for each input. Recipes know theirs.",
+        metavar="1,3,32,32",
+        show_default=False,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="A compacted network that lzero saved; a run folder has one.", show_default=False),
+]
+Out = Annotated[Path, typer.Option(help="The file to write.", show_default=False)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a network comes from. Those without a recipe of their own have the default one, and no dataset."""
+
+    name: str
+    recipe: Recipe
+    run: RunFolder | None = None
+    has_data: bool = True
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the user's own code makes the network, with weights it may have read from anywhere."""
+        return not self.has_data and ":" in self.name
+
+    def dense(self) -> nn.Module:
+        """The network before anything was removed."""
+        with working_folder_importable():
+            model = make_model(self.recipe)
+        if self.recipe.model.init is not None:
+            start_from(model, Path(self.recipe.model.init))
+        return model
+
+    def compacted(self, weights: Path | None = None) -> nn.Module | None:
+        """The network that was saved: in the file, or in the run folder; without either there is none."""
+        if weights is None:
+            if self.run is None:
+                return None
+            weights = self.run.model
+            if not weights.exists():
+                raise LzeroError(f"{weights}: not there yet; the training goes on with lzero train --resume")
+        return storage.load(self.dense(), weights)
+
+    def inputs(self, given: Sequence[str] | None) -> tuple[Tensor, ...]:
+        """Random inputs of the sizes given, or of one example of the dataset."""
+        if given:
+            return tuple(_input(text) for text in given)
+        name = self.recipe.data.name
+        if not self.has_data or name not in SHAPES:
+            advice = (
+                f"the sizes of {name} are not known" if self.has_data else "only recipes and run folders know theirs"
+            )
+            raise ArgumentError.about("--input", expected="sizes such as 1,3,32,32", got="nothing", advice=advice)
+        return (_random((1, *SHAPES[name]), torch.float32),)
+
+
+def find(name: str) -> Source:
+    """The source of a name; recipes that come along go before folders of the same name."""
+    if name in recipes.names() or name.endswith(".toml"):
+        return Source(name, recipes.load(name))
+    if Path(name).is_dir():
+        run = RunFolder(Path(name))
+        if not run.config.exists():
+            raise ArgumentError.about("SOURCE", expected="a run folder, with config.toml", got=name)
+        return Source(name, recipes.load(run.config), run)
+    if name in zoo.names() or ":" in name:
+        return Source(name, Recipe(model=Model(name)), has_data=False)
+    near = difflib.get_close_matches(name, (*recipes.names(), *zoo.names()), n=1)
+    advice = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(recipes.names())}"
+    expected = "a recipe, a TOML file, a run folder, a network of the zoo or package.module:function"
+    raise ArgumentError.about("SOURCE", expected=expected, got=name, advice=advice)
+
+
+def check_out(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
+    """Refuse a file of another kind, or one that is there already."""
+    if path.suffix not in suffixes:
+        raise ArgumentError.about("--out", expected=f"a file that ends in {' or '.join(suffixes)}", got=path)
+    if path.exists() and not overwrite:
+        raise LzeroError(f"{path}: it is there already; pass --overwrite to replace it")
+
+
+@contextmanager
+def working_folder_importable() -> Iterator[None]:
+    """Let Python find modules where the user is, as `python -m` does."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _input(text: str) -> Tensor:
+    sizes, _, kind = text.partition(":")
+    numbers = [int(size) if size.strip().isdecimal() else 0 for size in sizes.split(",")]
+    if min(numbers) < 1 or (kind or "float32") not in KINDS:
+        expected = f"sizes such as 1,3,32,32, perhaps with a type: {', '.join(KINDS)}"
+        raise ArgumentError.about("--input", expected=expected, got=text)
+    return _random(numbers, KINDS[kind or "float32"])
+
+
+def _random(shape: Sequence[int], kind: torch.dtype) -> Tensor:
+    """Random, because zeros would hide what weights do; the same each time."""
+    generator = torch.Generator().manual_seed(0)
+    numbers = torch.rand(*shape, generator=generator)
+    return numbers.to(kind) if kind.is_floating_point else numbers.round().to(kind)

@@ -1,0 +1,114 @@
+"""`lzero sweep`."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from lzero.cli.app import app, errors_for_people
+from lzero.recipes import SettingError, full_key, names
+
+RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
+
+
+@app.command("sweep")
+def sweep_command(
+    recipe: Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(names())}.", metavar="RECIPE")],
+    over: Annotated[
+        list[str],
+        typer.Option(
+            "--over",
+            help="Values of a setting: target=0.1,0.2 or, evenly on a log scale, target=0.05..0.8[:8].",
+            metavar="KEY=VALUES",
+        ),
+    ],
+    seeds: Annotated[int, typer.Option(help="Trainings of each combination, with seeds 0, 1, …")] = 1,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting for all: training.epochs=5.", metavar="KEY=VALUE"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder; runs/RECIPE-sweep if not given.", show_default=False)
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on a CPU; as many as cores if not given.", show_default=False)
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+) -> None:
+    """Train one recipe for many settings and seeds at once, and print what each setting costs and gives."""
+    console = Console(stderr=as_json)
+    with errors_for_people():
+        from lzero.training.sweep import sweep  # heavy: Fabric
+
+        values = dict(parsed(each) for each in over)
+        folder = out or Path("runs") / f"{Path(recipe).stem}-sweep"
+        rows = sweep(
+            recipe, values, folder, seeds=seeds, changes=changes or [], workers=workers, resume=resume,
+            data_dir=data_dir, accelerator=accelerator, on_trial=lambda row: _print(row, list(values), console),
+        )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    console.print(_table(rows, list(values)))
+    console.print(f"All rows: {folder / 'sweep.json'}", soft_wrap=True, highlight=False)
+
+
+def parsed(text: str) -> tuple[str, list[Any]]:
+    """A setting and its values.
+
+    >>> parsed("target=0.1..0.4:3")
+    ('objective.target', [0.1, 0.2, 0.4])
+    >>> parsed("optimizer.kind=adam,sgd")
+    ('optimizer.kind', ['adam', 'sgd'])
+    """
+    from lzero.training.sweep import spaced
+
+    key, equals, values = text.partition("=")
+    if not equals or not values:
+        raise SettingError(f"{text}: expected KEY=VALUE,VALUE or KEY=FIRST..LAST")
+    ranged = RANGE.match(values)
+    if ranged is None:
+        return full_key(key), [_value(each) for each in values.split(",")]
+    first, last, count = ranged.groups()
+    try:
+        return full_key(key), list(spaced(float(first), float(last), int(count or 8)))
+    except ValueError as error:
+        raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8") from error
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:
+    settings = "  ".join(f"{key} {row[key]}" for key in [*keys, "training.seed"])
+    numbers = f"error {row['error']:.2%}  {row['macs_share']:.1%} of MACs  {row['params_share']:.1%} of parameters"
+    console.print(f"{settings}  {numbers}  {row['seconds']:.0f} s", soft_wrap=True, highlight=False)
+
+
+def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
+    """A line for each combination, means over its seeds, and the spread of the error."""
+    table = Table(*keys, "error", "± (seeds)", "of MACs", "of parameters", box=None)
+    combinations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        combinations.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
+    for values, same in combinations.items():
+        errors = [row["error"] for row in same]
+        spread = f"{statistics.stdev(errors):.2%}" if len(errors) > 1 else "–"
+        means = (statistics.mean(row[name] for row in same) for name in ("macs_share", "params_share"))
+        table.add_row(*values, f"{statistics.mean(errors):.2%}", spread, *(f"{mean:.1%}" for mean in means))
+    return table

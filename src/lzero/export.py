@@ -1,0 +1,158 @@
+"""A plain model in a file that other programs run: ONNX, or a program of torch.export. What was written is checked."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import logging
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from lzero.errors import ArgumentError, MissingExtraError
+from lzero.files import write_atomically
+from lzero.formats import FORMATS, ExportError, Format, one_line, run
+from lzero.structure.capture import Inputs, as_tuple, capture
+from lzero.verify import TOLERANCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Case = tuple[tuple[Any, ...], list[Tensor]]  # inputs, and what the model makes of them
+CHATTY = ("torch._export", "torch.onnx", "onnxscript", "onnx_ir")
+log = logging.getLogger("lzero")
+
+
+def export(model: nn.Module, path: str | Path, example_inputs: Inputs) -> None:
+    """Write a compacted model, or any plain one, as `.onnx` or `.pt2`, in evaluation mode, for batches of any size.
+
+    The file is run and compared with the model on the example inputs, and on batches of other sizes made from them,
+    before it takes its place. Running it takes no lzero. The model is left alone.
+
+    >>> import tempfile
+    >>> x = torch.randn(2, 4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export(nn.Linear(4, 3), f"{folder}/small.pt2", x)
+    ...     torch.export.load(f"{folder}/small.pt2").module()(x).shape
+    torch.Size([2, 3])
+    """
+    path = Path(path)
+    form = _format_of(path)
+    _check_plain(model)
+    inputs = as_tuple(example_inputs)
+    model = copy.deepcopy(model).eval()
+    if not form.has_devices:
+        model, inputs = model.cpu(), tree_map(lambda x: x.cpu() if isinstance(x, Tensor) else x, inputs)
+    with _quiet():
+        cases = _cases(model, inputs)
+        program = capture(model, _blank(cases[-1][0]), any_batch=True)
+        with write_atomically(path) as temporary:
+            form.write(program, temporary)
+            _check(form, temporary, cases, path.name)
+
+
+def _format_of(path: Path) -> Format:
+    form = FORMATS.get(path.suffix)
+    if form is None:
+        raise ArgumentError.about("path", expected=f"a file that ends in {' or '.join(FORMATS)}", got=path)
+    for package in form.needs:
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise MissingExtraError.of(package, extra="export") from error
+    return form
+
+
+def _check_plain(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise ArgumentError.about("model", expected="a module", got=type(model).__name__)
+    if any("_lzero_sparsifier" in part.__dict__ for part in model.modules()):
+        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what torch and the packages below it say of their own insides while they write."""
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in CHATTY}
+    try:
+        for logger in levels:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+
+
+def _cases(model: nn.Module, inputs: tuple[Any, ...]) -> list[Case]:
+    """Inputs with the model's outputs: batches of every size tried that the model takes, the largest last."""
+    given = _batch_size(inputs)
+    if not given:
+        raise ArgumentError.about("example_inputs", expected="a tensor with a batch of at least one", got="none")
+    cases = []
+    for size in sorted({1, given, given + 1}):
+        batch = tuple(_resized(x, given, size) for x in inputs)
+        try:
+            cases.append((batch, run(model, batch)))
+        except Exception as error:  # whatever the model's code raises: it need not take every size
+            if size == given:
+                got = f"{type(error).__name__}: {one_line(error)}"
+                raise ArgumentError.about("example_inputs", expected="inputs the model takes", got=got) from error
+    return cases
+
+
+def _batch_size(inputs: tuple[Any, ...]) -> int:
+    return next((len(x) for x in inputs if isinstance(x, Tensor) and x.dim()), 0)
+
+
+def _resized(x: Any, given: int, size: int) -> Any:
+    """A batch of another size from the same examples; what has no batch stays."""
+    is_batch = isinstance(x, Tensor) and x.dim() and len(x) == given
+    return x[torch.arange(size, device=x.device) % given] if is_batch else x
+
+
+def _blank(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Zeros in place of the examples: files keep what they were made with, and data is not to travel along."""
+    blank: tuple[Any, ...] = tree_map(lambda x: torch.zeros_like(x) if isinstance(x, Tensor) else x, inputs)
+    return blank
+
+
+def _check(form: Format, written: Path, cases: list[Case], name: str) -> None:
+    """Run the file on all cases and compare it with the model."""
+    try:
+        run_file = form.read(written)
+    except Exception as error:  # whatever torch and onnxruntime raise
+        advice = "float32 is what runs everywhere: model.float()"
+        raise ExportError(f"{name} would not load again: {one_line(error)}; {advice}") from error
+    if run_file is None:
+        log.warning("%s: not checked, because onnxruntime is not installed", name)
+        return
+    for inputs, expected in cases:
+        try:
+            got = run_file(inputs)
+        except Exception as error:  # the same
+            says = f"{name} would not run with a batch of {_batch_size(inputs)}, as the model does"
+            raise ExportError(f"{says}: {one_line(error)}; the model's code must not depend on it") from error
+        _compare(expected, got, name)
+
+
+def _compare(expected: list[Tensor], got: list[Tensor], name: str) -> None:
+    try:
+        for one, other in zip(expected, got, strict=True):
+            torch.testing.assert_close(other, one, rtol=0, atol=_allowed(one), equal_nan=True)
+    except (AssertionError, ValueError) as error:
+        raise ExportError(f"{name} would give other outputs than the model: {one_line(error)}") from error
+
+
+def _allowed(expected: Tensor) -> float:
+    """The largest difference: what `verify` tolerates, relative to the largest number."""
+    finite = expected[expected.isfinite()]
+    if not finite.is_floating_point() or not finite.numel():
+        return 0.0
+    return TOLERANCE.get(expected.dtype, 3e-2) * float(finite.abs().max())

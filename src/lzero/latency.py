@@ -1,0 +1,65 @@
+"""How long a forward takes. On a noisy machine only ratios measured side by side mean anything."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from lzero.errors import ArgumentError
+from lzero.structure.capture import Inputs, as_tuple, evaluating
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import nn
+
+
+def latency(models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25) -> dict[str, float]:
+    """The median seconds of a forward of each model in evaluation, taken in turn on the same inputs.
+
+    >>> from torch import nn
+    >>> seconds = latency({"large": nn.Linear(64, 512), "small": nn.Linear(64, 8)}, torch.randn(16, 64))
+    >>> list(seconds)
+    ['large', 'small']
+    """
+    positional = as_tuple(inputs)
+    with ExitStack() as modes, torch.inference_mode():
+        for model in models.values():
+            modes.enter_context(evaluating(model))
+        return median_seconds({name: partial(model, *positional) for name, model in models.items()}, repeats)
+
+
+def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int = 9) -> dict[str, float]:
+    """The median time of each case over interleaved repeats, after one warm-up round."""
+    if repeats < 1:
+        raise ArgumentError.about("repeats", expected="a number from 1", got=repeats)
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats + 1):
+        for name, case in cases.items():
+            times[name].append(_seconds(case))
+    return {name: statistics.median(series[1:]) for name, series in times.items()}
+
+
+def _seconds(case: Callable[[], object]) -> float:
+    _wait()
+    start = time.perf_counter()
+    case()
+    _wait()
+    return time.perf_counter() - start
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def machine() -> str:
+    """The kind of machine, for the head of a result."""
+    if torch.cuda.is_available():
+        return f"1× {torch.cuda.get_device_name().removeprefix('NVIDIA ')}, torch {torch.__version__.split('+')[0]}"
+    return f"{torch.get_num_threads()} CPU cores, torch {torch.__version__.split('+')[0]}"

@@ -1,0 +1,119 @@
+"""A run in one sentence, and in one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lzero.report.run import inside, number
+from lzero.report.words import counted, duration, percent, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lzero.report.run import Run
+
+COSTS = {"params": "parameters", "macs": "MACs"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity of the dense network and of the compacted one."""
+
+    name: str
+    dense: str
+    compacted: str
+    ratio: str
+
+
+def title(run: Run) -> str:
+    """The recipe's title, or what was trained on what."""
+    return run.recipe.title.strip() or f"{run.recipe.model.name} on {run.recipe.data.name}"
+
+
+def is_dense(run: Run) -> bool:
+    """Whether nothing was gated."""
+    return run.recipe.gates.units == "none"
+
+
+def judged_on(run: Run) -> str:
+    """The examples that errors are of."""
+    return "held-out" if run.recipe.data.held_out else "test"
+
+
+def error_of(row: dict[str, Any]) -> float | None:
+    """The error after an epoch."""
+    return number(row.get("error"))
+
+
+def result(run: Run) -> str:
+    """What came out, in plain words."""
+    if run.outcome is None:
+        return _so_far(run)
+    error = _of(run, "compacted", "error")
+    at = "" if error is None else f" at {percent(error)} {judged_on(run)} error"
+    if is_dense(run):
+        return f"A dense network{at}, trained without gates."
+    cost = "macs" if run.recipe.objective.cost == "macs" else "params"
+    share = _ratio(run, cost)
+    left = "Finished" if share is None else f"{percent(share)} of the {COSTS[cost]}"
+    return f"{left}{at}{_against(run)}{_faster(run)}."
+
+
+def table(run: Run) -> list[Row]:
+    """Dense and compacted side by side; nothing for a run that is not finished."""
+    if run.outcome is None:
+        return []
+    batch = number(run.outcome.get("latency_batch"))
+    time = "time of a forward" if batch is None else f"time for {counted(batch, 'example')}"
+    rows = [
+        _row(run, f"{judged_on(run)} error", "error", percent, ratio=False),
+        *(_row(run, name, cost, plain) for cost, name in COSTS.items()),
+    ]
+    return rows if _of(run, "compacted", "latency") is None else [*rows, _row(run, time, "latency", duration)]
+
+
+def budget(run: Run) -> str:
+    """What was allowed, where that was one number."""
+    aim = run.recipe.objective
+    if is_dense(run) or aim.kind != "constraint" or isinstance(aim.target, dict):
+        return ""
+    share = isinstance(aim.target, str) or aim.target <= 1
+    allowed = aim.target if isinstance(aim.target, str) else percent(aim.target) if share else f"{aim.target:,.0f}"
+    cost = {"l0": "gated parameters"}.get(aim.cost) or COSTS[aim.cost]
+    where = " in each layer" if aim.per == "layer" else ""
+    fit = "borderline gates close, or open again, at the end to fit it"
+    return f"The budget was {allowed} {'of the ' if share else ''}{cost}{where}; {fit}."
+
+
+def _so_far(run: Run) -> str:
+    if not run.rows:
+        return "Not finished: no epoch has ended yet."
+    error = error_of(run.rows[-1])
+    at = "" if error is None else f", with {percent(error)} {judged_on(run)} error after the last of them"
+    return f"Not finished: {len(run.rows):,} of {counted(run.recipe.training.epochs, 'epoch')}{at}."
+
+
+def _against(run: Run) -> str:
+    error = _of(run, "dense", "error")
+    return "" if error is None else f" (the dense network: {percent(error)})"
+
+
+def _faster(run: Run) -> str:
+    """How the times compare, where the difference is worth a word."""
+    ratio = _ratio(run, "latency")
+    return f", {plain(float(f'{1 / ratio:.2g}'))} times as fast" if ratio is not None and 0 < ratio < 0.95 else ""
+
+
+def _of(run: Run, which: str, quantity: str) -> float | None:
+    return number(inside(run.outcome, which, quantity))
+
+
+def _row(run: Run, name: str, quantity: str, told: Callable[[float | None], str], *, ratio: bool = True) -> Row:
+    dense, small = told(_of(run, "dense", quantity)), told(_of(run, "compacted", quantity))
+    return Row(name, dense, small, percent(_ratio(run, quantity)) if ratio else "")
+
+
+def _ratio(run: Run, quantity: str) -> float | None:
+    dense, small = _of(run, "dense", quantity), _of(run, "compacted", quantity)
+    return None if not dense or small is None else number(small / dense)

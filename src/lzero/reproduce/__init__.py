@@ -1,0 +1,87 @@
+"""Tables and figures of the papers, by name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from lzero.errors import ArgumentError
+from lzero.files import write_atomically
+from lzero.reproduce.experiments import EXPERIMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from lzero.reproduce.records import Record
+
+TABLES = ("law",)
+FIGURES = ("figure-1", "figure-2")
+NAMES = (*TABLES, *FIGURES, *EXPERIMENTS)
+
+
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    *,
+    console: Console,
+    overwrite: bool = False,
+    quick: bool = False,
+    seeds: int | None = None,
+    data_dir: Path | None = None,
+    accelerator: str = "auto",
+    workers: int | None = None,
+) -> None:
+    """Print the named tables, draw the named figures and run the named experiments, into `out`.
+
+    Every name and path is checked first. Experiments go on where they were interrupted.
+    """
+    for name in names:
+        _check_name(name)
+    paths = {name: out / f"{name}.png" for name in FIGURES if name in names}
+    for path in paths.values():
+        _check_free(path, overwrite=overwrite)
+    if "law" in names:
+        from lzero.report.law_table import law_table
+
+        console.print(law_table())
+    for name, path in paths.items():
+        _draw(name, path)
+        console.print(f"{name}: {path}", highlight=False, soft_wrap=True)
+    for name in names:
+        if name in EXPERIMENTS:
+            from lzero.reproduce.running import run
+
+            run(
+                EXPERIMENTS[name], out, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
+                workers=workers, on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
+            )  # fmt: skip
+            console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)
+
+
+def _said(record: Record) -> str:
+    share = f"{record.params / record.dense_params:.1%} of parameters, {record.macs / record.dense_macs:.1%} of MACs"
+    return f"{record.row}, seed {record.seed}: error {record.error:.2%}, {share}, {record.seconds:.0f} s"
+
+
+def _check_name(name: str) -> None:
+    if name not in NAMES:
+        nearest = difflib.get_close_matches(name, NAMES, n=1)
+        advice = f"did you mean {nearest[0]}?" if nearest else None
+        raise ArgumentError.about("name", expected=f"one of {', '.join(NAMES)}", got=name, advice=advice)
+
+
+def _check_free(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        advice = "pass --overwrite to replace it"
+        raise ArgumentError.about("out", expected="a folder without this figure", got=path, advice=advice)
+
+
+def _draw(name: str, path: Path) -> None:
+    from lzero.report import paper_figures
+
+    figure = {"figure-1": paper_figures.figure_1, "figure-2": paper_figures.figure_2}[name]()
+    with write_atomically(path) as temporary:
+        figure.savefig(temporary, format="png")

@@ -1,0 +1,98 @@
+"""What a training of an experiment gave, small enough to be kept: the outcome, and the curves that figures need."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lzero.errors import LzeroError
+from lzero.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from lzero.training.sweep import Trial
+
+CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One training of one row."""
+
+    row: str
+    seed: int
+    error: float
+    best_error: float
+    params: int
+    macs: int
+    dense_params: int
+    dense_macs: int
+    latency: float
+    dense_latency: float
+    widths: dict[str, int]
+    dense_widths: dict[str, int]
+    epochs: int
+    seconds: float
+    machine: str
+    curves: dict[str, list[float | None]]
+
+    @classmethod
+    def of(cls, trial: Trial) -> Record:
+        """That of a finished training."""
+        outcome = json.loads((trial.folder / "outcome.json").read_text(encoding="utf-8"))
+        lines = (trial.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        dense, small = outcome["dense"], outcome["compacted"]
+        return cls(
+            row=trial.settings["row"],
+            seed=trial.settings["seed"],
+            error=small["error"],
+            best_error=min(row["error"] for row in rows),
+            params=small["params"],
+            macs=small["macs"],
+            dense_params=dense["params"],
+            dense_macs=dense["macs"],
+            latency=small["latency"],
+            dense_latency=dense["latency"],
+            widths={layer["name"]: layer["after"] for layer in outcome["layers"]},
+            dense_widths={layer["name"]: layer["before"] for layer in outcome["layers"]},
+            epochs=outcome["epochs"],
+            seconds=outcome["seconds"],
+            machine=outcome["machine"],
+            curves=_curves(rows),
+        )
+
+
+def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:
+    """By name, a number for each epoch: also `macs` and `params`, expected shares, and those of each group of gates."""
+    curves: dict[str, list[float | None]] = {name: [_short(row.get(name)) for row in rows] for name in CURVES}
+    for cost in ("params", "macs"):
+        sizes = [row.get("size", {}).get(cost) for row in rows]
+        curves[cost] = [None if size is None else _short(size["expected"] / size["dense"]) for size in sizes]
+    groups = [row.get("objective", {}).get("groups", {}) for row in rows]
+    for name in dict.fromkeys(name for group in groups for name in group):
+        for number in ("expected", "multiplier"):
+            curves[f"{number} {name}"] = [_short(group.get(name, {}).get(number)) for group in groups]
+    return curves
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.6g}")
+
+
+def write(records: Sequence[Record], path: Path) -> None:
+    """Keep records as JSON, a line for each."""
+    with write_atomically(path) as temporary:
+        lines = (json.dumps(asdict(record), ensure_ascii=False) for record in records)
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a file."""
+    try:
+        return [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError) as error:
+        raise LzeroError(f"{path}: not a file of records ({error}); run lzero reproduce first") from error

@@ -1,0 +1,85 @@
+"""Tables of experiments: ours beside the papers', row by row."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lzero.reproduce.experiments import Experiment, Row
+    from lzero.reproduce.records import Record
+
+# The 97.5 % quantile of Student's law for 1, 2, … degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+HEAD = (
+    "| setting | paper | paper's error % | ours | error %, last epoch | best | parameters | MACs | latency |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+)
+
+
+def interval(numbers: Sequence[float]) -> float | None:
+    """Half of the 95 % interval of the mean; none for a single number.
+
+    >>> round(interval([1.0, 2.0, 3.0]), 3)
+    2.484
+    """
+    count = len(numbers)
+    if count < 2:
+        return None
+    quantile = STUDENT[count - 2] if count - 2 < len(STUDENT) else 1.96
+    return quantile * statistics.stdev(numbers) / math.sqrt(count)
+
+
+def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
+    """The table of an experiment, and where its numbers come from."""
+    lines = [_line(experiment, row, [r for r in records if r.row == row.label]) for row in experiment.rows]
+    machines = ", ".join(sorted({record.machine for record in records}))
+    epochs = sorted({record.epochs for record in records})
+    length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
+    seconds = statistics.median([record.seconds for record in records])
+    foot = f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}."
+    return "\n".join((f"# {experiment.title}", "", *HEAD, *lines, "", foot, ""))
+
+
+def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
+    theirs = " / ".join(
+        f"{number:g} {word}" for number, word in ((row.best, "best"), (row.error, "")) if number is not None
+    )
+    if not records:
+        return f"| {row.label} | {row.architecture} | {theirs} | not run | | | | | |"
+    cells = (
+        row.label,
+        row.architecture,
+        theirs.strip(),
+        architecture(experiment, records),
+        _percent([record.error for record in records]),
+        f"{100 * min(record.best_error for record in records):.2f}",
+        _share([record.params for record in records], records[0].dense_params),
+        _share([record.macs for record in records], records[0].dense_macs),
+        f"{statistics.median(record.latency / record.dense_latency for record in records):.2f}×",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
+    """The widths of the compacted networks, in the papers' order: medians over seeds."""
+    return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in experiment.layers)
+
+
+def _width(record: Record, layer: str) -> int:
+    """A layer's width; inputs that are all read have no entry of their own."""
+    return record.widths.get(layer, record.dense_widths.get(layer, 0))
+
+
+def _percent(errors: Sequence[float]) -> str:
+    spread = interval([100 * error for error in errors])
+    mean = f"{100 * statistics.mean(errors):.2f}"
+    return mean if spread is None else f"{mean} ± {spread:.2f}"
+
+
+def _share(numbers: Sequence[int], dense: int) -> str:
+    mean = statistics.mean(numbers)
+    return f"{mean:,.0f} ({mean / dense:.1%})"

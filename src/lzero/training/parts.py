@@ -1,0 +1,133 @@
+"""The parts of a training, each built from its section of the recipe."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from lzero import storage, zoo
+from lzero.data import Dataset, Split
+from lzero.errors import ArgumentError, LzeroError
+from lzero.objectives import Constraint, Objective, Penalty
+from lzero.objectives.duals import Ascent, Dual, RestartedAscent
+from lzero.objectives.schedules import linear
+from lzero.sparsify import sparsify
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from lzero.recipes import Recipe
+    from lzero.sparsifier import Sparsifier
+
+
+def make_model(recipe: Recipe) -> nn.Module:
+    """The network of a recipe: one of the zoo, or what `package.module:function` makes."""
+    name, options = recipe.model.name, recipe.model.options
+    module, colon, function = name.partition(":")
+    if not colon:
+        return zoo.make(name, **options)
+    try:
+        made = getattr(importlib.import_module(module), function)(**options)
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ArgumentError.about("model.name", expected="package.module:function", got=f"{name} ({error})") from error
+    if not isinstance(made, nn.Module):
+        raise ArgumentError.about("model.name", expected="a function that makes a module", got=type(made).__name__)
+    return made
+
+
+def start_from(model: nn.Module, path: Path) -> None:
+    """Give a model the weights of a file: one that `lzero.save` wrote, which may also cut it, or a plain state dict."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            ours = storage.KEY in (file.metadata() or {})
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (OSError, SafetensorError) as error:
+        raise LzeroError(f"{path}: not a safetensors file with weights ({error})") from error
+    if ours:
+        storage.load(model, path)
+        return
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise LzeroError(f"{path}: these weights do not fit {type(model).__name__} ({error})") from error
+
+
+def parts_of(recipe: Recipe, dataset: Dataset) -> tuple[Split, Split]:
+    """What is trained on and what errors are counted on: the test part, or a held-out share of the training part."""
+    share = recipe.data.held_out
+    if not share:
+        return dataset.train, dataset.test
+    # One split for all seeds: what is chosen on held-out examples must not have been trained on by another seed.
+    order = torch.randperm(len(dataset.train), generator=torch.Generator().manual_seed(0))
+    count = round(share * len(order))
+    if not 0 < count < len(order):
+        raise ArgumentError.about("data.held_out", expected="a share that leaves examples on both sides", got=share)
+    images, labels = dataset.train.images, dataset.train.labels
+    held, left = order[:count], order[count:]
+    return Split(images[left], labels[left]), Split(images[held], labels[held])
+
+
+def make_gates(recipe: Recipe, model: nn.Module, example: Tensor) -> Sparsifier | None:
+    """The gates, or none."""
+    gates = recipe.gates
+    if gates.units == "none":
+        return None
+    return sparsify(
+        model,
+        example,
+        units=gates.units,
+        include=gates.include,
+        exclude=gates.exclude,
+        inputs=gates.inputs,
+        keep_rate=gates.keep_rate,
+        beta=gates.beta,
+        gamma=gates.gamma,
+        zeta=gates.zeta,
+        estimator=gates.estimator,
+    )
+
+
+def make_optimizers(recipe: Recipe, model: nn.Module, sparsifier: Sparsifier | None, steps: int) -> list[Optimizer]:
+    """The weights' group first. Under SGD gates have an Adam of their own: their gradients are too small for SGD."""
+    settings = recipe.optimizer
+    if sparsifier is None:
+        groups = [{"params": list(model.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay}]
+    else:
+        groups = sparsifier.param_groups(settings.lr, recipe.gates.lr, settings.weight_decay, steps=steps)
+    device = next(model.parameters()).device
+    adam: dict[str, Any] = {}
+    if device.type == "cuda":  # one kernel for all parameters, with rates that a captured step can read
+        adam = {"fused": True, "capturable": True}
+        groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
+    if settings.kind == "adam":
+        return [torch.optim.Adam(groups, **adam)]
+    nesterov, fused = settings.momentum > 0, device.type == "cuda"
+    weights = torch.optim.SGD(groups[:1], momentum=settings.momentum, nesterov=nesterov, fused=fused)
+    return [weights, *(torch.optim.Adam([group], **adam) for group in groups[1:])]
+
+
+def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int, steps: int) -> Objective | None:
+    """What drives the gates, or nothing."""
+    aim = recipe.objective
+    if sparsifier is None or aim.kind == "none":
+        return None
+    if aim.kind == "penalty":
+        strength = aim.strength
+        if isinstance(strength, dict):
+            strength = {glob: number / num_data for glob, number in strength.items()}
+        elif not isinstance(strength, str):
+            strength = strength / num_data
+        return Penalty(sparsifier, strength, num_data=num_data, l2=aim.l2)
+    duals: dict[str, Dual | None] = {
+        "default": None, "ascent": Ascent(aim.dual_lr), "restarts": RestartedAscent(aim.dual_lr)
+    }  # fmt: skip
+    schedule = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
+    return Constraint(
+        sparsifier, aim.target, aim.cost, per=aim.per, steps=steps if aim.dual == "default" else None,
+        schedule=schedule, dual=duals[aim.dual], violation=aim.violation,
+    )  # fmt: skip

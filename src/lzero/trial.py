@@ -1,0 +1,89 @@
+"""Whether a model can run in parts: half of the units of a copy are removed, and it must compute the same."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from lzero.cutting import changed_attributes, cut_copy, plain_copy
+from lzero.decision import decide
+from lzero.errors import LzeroError, UnsupportedError
+from lzero.graph import alive_in, units_in
+from lzero.patch import written_dims
+from lzero.structure.analysis import analyse
+from lzero.swapping import Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lzero.decision import Decision
+    from lzero.sparsifier import Sparsifier
+    from lzero.structure.units import Ids
+
+WAY_OUT = "call the model itself instead"
+
+
+def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None:
+    """Refuse, before anything is tried, what can never run in parts."""
+    modules = [*sparsifier.model.modules(), *(wrapped.modules() if isinstance(wrapped, nn.Module) else ())]
+    if any(group.elements for group in sparsifier.groups):
+        raise UnsupportedError('gates on single weights leave no part to compute alone; use units="structure"')
+    if any(type(parameter.data) is not Tensor for parameter in sparsifier.model.parameters()):
+        raise UnsupportedError(f"parameters that are sharded, or not plain tensors, cannot be cut; {WAY_OUT}")
+    if any(isinstance(module, nn.SyncBatchNorm) for module in modules):
+        raise UnsupportedError(f"SyncBatchNorm needs the same channels in every process; {WAY_OUT}")
+    if any(isinstance(m, torch._dynamo.OptimizedModule) or m._compiled_call_impl for m in modules):
+        raise UnsupportedError("torch.compile would compile anew for the sizes of each step; pass a model without it")
+
+
+def proven_layout(sparsifier: Sparsifier) -> Layout:
+    """The layout of a model once a copy of it has been cut and computes the same; the model is left alone."""
+    layout, trial = Layout(sparsifier), _half_closed(sparsifier)
+    decision = decide(trial)
+    with torch.random.fork_rng():
+        try:
+            small = cut_copy(trial, decision, fallback="error")
+        except LzeroError as error:
+            why = str(error).partition(";")[0]
+            raise UnsupportedError(f"this model cannot run in parts: {why}; {WAY_OUT}") from error
+        with layout.swapped(decision, sparsifier.log_alpha.device):
+            missing = changed_attributes(sparsifier.model, small)
+        for path, name, units in _counted(trial, decision, missing) if missing else ():
+            layout.add_size(sparsifier.model.get_submodule(path), name, units)
+    return layout
+
+
+def _half_closed(sparsifier: Sparsifier) -> Sparsifier:
+    """A copy in which half of each group's gates are closed, at random but more of the later ones.
+
+    Code that takes every other unit, or cuts a width in two, must not come through by luck.
+    """
+    trial, generator = copy.deepcopy(sparsifier), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for group in trial.groups:
+            size = group.stop - group.start
+            earliest = torch.rand(size, generator=generator) + torch.linspace(0, 1, size)
+            closed = earliest.argsort()[(size + 1) // 2 :].to(trial.log_alpha.device)
+            trial.log_alpha[group.span] = 100.0
+            trial.log_alpha[group.span][closed] = -100.0
+    return trial
+
+
+def _counted(
+    trial: Sparsifier, decision: Decision, attributes: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, str, Ids]]:
+    """Sizes that the model's own code keeps in attributes, each with the units at the positions it counts."""
+    analysis = analyse(plain_copy(trial), trial.example_inputs)
+    units_of = units_in(analysis, trial.structure)
+    written = written_dims(analysis, alive_in(analysis, trial.structure, decision))
+    for path, names in attributes.items():
+        for name in names:
+            old = vars(trial.model.get_submodule(path))[name]
+            tables = {units_of(dim).tobytes(): units_of(dim) for dim in written[path] if dim.size == old}
+            if len(tables) != 1:
+                why = f"{path}.{name} counts units of several kinds"
+                raise UnsupportedError(f"this model cannot run in parts: {why}; {WAY_OUT}")
+            yield path, name, next(iter(tables.values()))

@@ -1,0 +1,258 @@
+"""The commands about models: plan, measure, compact and export say and write what the library does."""
+
+import json
+import shutil
+import warnings
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import lzero
+from lzero import data, recipes, storage
+from lzero.cli import app
+from lzero.cli.source import SHAPES, find
+from lzero.data import Dataset, Split
+from lzero.errors import BudgetWarning
+from lzero.zoo import make
+from tests.test_export import assert_same
+
+X = torch.rand(1, 1, 8, 8)
+MODULE = "from torch import nn\ndef net(): return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))\n"
+NETWORK = ["model.name=mlp", "model.options={inputs=64, widths=[24, 12]}", "training.epochs=2", "gates.lr=0.3"]
+RUNS = {
+    "shrunk": ["objective.kind=penalty", "objective.strength=5.0", "gates.lr=0.8", "shrink.every=1"],
+    "averaged": [
+        "gates.units=paper", "training.average=0.9", "data.normalise=true", "data.held_out=0.2",
+        "objective.target=0.6", "objective.cost=params",
+    ],
+    "rounded": ["objective.target=0.6", "shrink.round_to=4"],
+    "frozen": ["objective.target=0.6", "shrink.freeze_after=0.5"],
+    "plain": ["gates.units=none", "objective.kind=none"],
+}  # fmt: skip
+GATED = ["shrunk", "averaged", "rounded"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Run folders, trained just long enough to be there."""
+    whole, folder = data.digits(), tmp_path_factory.mktemp("runs")
+    few = Dataset("digits", Split(whole.train.images[:320], whole.train.labels[:320]), whole.test, whole.classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        for name, changes in RUNS.items():
+            recipe = recipes.load("digits", [*NETWORK, *changes])
+            lzero.fit(recipe, folder / name, dataset=few, accelerator="cpu")
+    removed = [json.loads(line)["removed"] for line in (folder / "shrunk" / "metrics.jsonl").read_text().splitlines()]
+    assert sum(removed) > 0
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to work in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(here):  # noqa: ARG001 (commands run in it)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def told(run):
+    """What a command prints as JSON."""
+
+    def parsed(*arguments):
+        result = run(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return parsed
+
+
+def counted(model, x=X):
+    size = lzero.measure(model, x)
+    return {"params": size.params.dense, "macs": size.macs.dense}
+
+
+def network():
+    return make("mlp", inputs=64, widths=(24, 12))
+
+
+def test_shapes_are_those_of_the_datasets():
+    assert set(SHAPES) == set(data.known())
+    assert SHAPES["digits"] == data.digits().shape
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist-lenet5-penalty", "mnist-mlp-constraint"])
+def test_a_recipe_has_a_plan_and_a_size(name, told):
+    model, x = find(name).dense(), find(name).inputs(None)
+    assert told("measure", name)["dense"] == counted(model, x)
+    sparsifier = lzero.sparsify(model, x, units=recipes.load(name).gates.units)
+    assert told("measure", name)["gates"] == len(sparsifier.log_alpha)
+    plan = told("plan", name)
+    assert [(each["name"], each["units"], each["read_by"]) for each in plan["removable"]] == [
+        *sparsifier.plan().removable
+    ]
+    assert [(each["name"], each["units"], each["reason"]) for each in plan["fixed"]] == [*sparsifier.plan().fixed]
+
+
+def test_the_plan_is_printed_for_people_too(run):
+    lines = run("plan", "digits").output.splitlines()
+    assert [line.split() for line in lines[1:3]] == [
+        ["conv1.0", "32", "conv2.0.weight"],
+        ["conv2.0", "64", "conv3.0.weight"],
+    ]
+    assert lines[-1].split() == ["head", "10", "model", "output"]
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        (["--units", "paper"], {"units": "paper"}),
+        (["--units", "weights"], {"units": "weights"}),
+        (["--include", "conv1*", "--include", "conv2*"], {"include": ("conv1*", "conv2*")}),
+        (["--exclude", "conv1*"], {"exclude": "conv1*"}),
+    ],
+)
+def test_a_plan_follows_its_options(options, arguments, told):
+    plan = lzero.sparsify(make("smallconv"), X, **arguments).plan()
+    assert [each["name"] for each in told("plan", "digits", *options)["removable"]] == [
+        name for name, *_ in plan.removable
+    ]
+
+
+def test_a_network_of_the_zoo_needs_its_input_said(run, told):
+    assert told("measure", "lenet5", "--input", "2,1,28,28") == {
+        "dense": counted(make("lenet5"), torch.rand(2, 1, 28, 28))
+    }
+    assert told("plan", "gpt", "--input", "1,16:int64")["removable"]
+    refused = run("measure", "lenet5")
+    assert refused.exit_code == 1
+    assert "--input: expected sizes such as 1,3,32,32, got nothing" in refused.output
+
+
+def test_a_function_where_the_user_is_makes_a_model(told, here, run):
+    (here / "my_networks.py").write_text(MODULE)
+    source, sizes = "my_networks:net", ("--input", "3,4")
+    assert told("measure", source, *sizes) == {"dense": {"params": 58, "macs": 3 * 48}}
+    assert [each["units"] for each in told("plan", source, *sizes)["removable"]] == [8]
+    torch.manual_seed(1)
+    assert run("export", source, *sizes, "--out", "a.onnx").exit_code == 0
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_measured_before_and_after(name, runs, told, run):
+    small = storage.load(network(), runs / name / "model.safetensors")
+    sizes = told("measure", runs / name)
+    assert sizes["dense"] == counted(network())
+    assert sizes["compacted"] == counted(small)
+    outcome = json.loads((runs / name / "outcome.json").read_text())
+    assert sizes.get("layers", []) == outcome["layers"]
+    assert f"{sizes['compacted']['macs']:,}" in run("measure", runs / name).output
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_compacting_once_more_gives_what_the_training_gave(name, runs, told):
+    sizes = told("compact", runs / name, "--out", "small.safetensors")
+    assert sizes["difference"] < 1e-5
+    again, first = (
+        storage.load(network(), path).state_dict() for path in ("small.safetensors", runs / name / "model.safetensors")
+    )
+    assert again.keys() == first.keys()
+    assert all(torch.equal(again[key], first[key]) for key in again)
+
+
+@pytest.mark.parametrize(("budget", "cost"), [("0.3", "macs"), ("40%", "params"), ("900", "params")])
+def test_another_budget_holds(budget, cost, runs, told):
+    sizes = told("compact", runs / "averaged", "--out", "a.safetensors", "--budget", budget, "--cost", cost)
+    dense = sizes["dense"][cost]
+    limit = {"0.3": 0.3 * dense, "40%": 0.4 * dense, "900": 900}[budget]
+    assert 0.8 * limit < sizes["compacted"][cost] <= limit
+    assert sizes["compacted"] == counted(storage.load(network(), "a.safetensors"))
+    assert told("measure", runs / "averaged", "--weights", "a.safetensors")["compacted"] == sizes["compacted"]
+
+
+def test_widths_are_rounded(runs, told):
+    sizes = told("compact", runs / "rounded", "--out", "a.safetensors", "--budget", "0.5", "--round-to", "3")
+    assert [layer["after"] % 3 for layer in sizes["layers"]] == [0, 0]
+
+
+def test_a_budget_met_by_force_is_warned_of(runs, run):
+    result = run("compact", runs / "averaged", "--out", "a.safetensors", "--budget", "0.05")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("lzero: the budget was met by closing")
+    assert "a.safetensors: its outputs are those of the gated network" in result.stdout
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_what_is_exported_is_the_network_of_the_run(suffix, runs, run, here):
+    result = run("export", runs / "averaged", "--out", f"a{suffix}")
+    assert result.output.startswith(f"a{suffix}: ")
+    assert_same(here / f"a{suffix}", find(str(runs / "averaged")).compacted(), torch.rand(3, 1, 8, 8))
+
+
+def test_exported_weights_may_come_from_a_file(runs, run, here):
+    lzero.save(network(), "other.safetensors")
+    assert run("export", runs / "plain", "--weights", "other.safetensors", "--out", "new/a.pt2").exit_code == 0
+    assert_same(here / "new" / "a.pt2", storage.load(network(), "other.safetensors"), torch.rand(2, 1, 8, 8))
+
+
+REFUSED = {
+    "unknown": ("plan digitz", "did you mean digits?"),
+    "folder": ("measure .", "SOURCE: expected a run folder, with config.toml, got ."),
+    "no module": ("plan no.such:thing --input 1,2", "No module named 'no'"),
+    "sizes": ("plan lenet5 --input 1x28x28", "--input: expected sizes such as 1,3,32,32"),
+    "type": ("plan lenet5 --input 1,28:text", "float32, float64, int64"),
+    "units": ("plan digits --units heads", "units: expected"),
+    "glob": ("plan digits --include nothing*", "include: expected globs that match one of"),
+    "weights": ("measure digits --weights missing", "missing: there is no such file"),
+    "untrained": ("export digits --out a.onnx", "expected a trained network, got digits"),
+    "export suffix": ("export RUNS/averaged --out a.txt", "ends in .onnx or .pt2, got a.txt"),
+    "compact suffix": ("compact RUNS/averaged --out a.onnx", "ends in .safetensors, got a.onnx"),
+    "no run": ("compact digits --out a.safetensors", "expected a folder that lzero train made, got digits"),
+    "no gates": ("compact RUNS/plain --out a.safetensors", "has no gates"),
+    "frozen": ("compact RUNS/frozen --out a.safetensors", "freeze_after"),
+    "too small": ("compact RUNS/averaged --out a.safetensors --budget 0.0001", "which cannot be removed"),
+    "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got little"),
+    "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", "cost: expected one of"),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_is_one_line_and_writes_nothing(command, message, runs, run, here):
+    result = run(*command.replace("RUNS", str(runs)).split())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("lzero: ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("command", ["compact RUN --out there.safetensors", "export RUN --out there.pt2"])
+def test_nothing_is_overwritten_without_being_asked(command, runs, run, here):
+    *arguments, name = command.replace("RUN", str(runs / "shrunk")).split()
+    (here / name).write_text("mine")
+    refused = run(*arguments, name)
+    assert refused.exit_code == 1
+    assert "pass --overwrite" in refused.stderr
+    assert (here / name).read_text() == "mine"
+    assert run(*arguments, name, "--overwrite").exit_code == 0
+    assert (here / name).stat().st_size > 100
+
+
+def test_a_training_that_has_not_ended_says_how_to_go_on(runs, run, here):
+    shutil.copytree(runs / "averaged", "half")
+    (here / "half" / "model.safetensors").unlink()
+    refused = run("measure", "half")
+    assert refused.exit_code == 1
+    assert "lzero train --resume" in refused.output
+    assert run("compact", "half", "--out", "a.safetensors").exit_code == 0  # the checkpoint is enough
+
+
+def test_help_says_what_may_be_given(run):
+    for command in ("plan", "measure", "compact", "export"):
+        assert command in run("--help").output
+        assert "--input" in run(command, "--help").output

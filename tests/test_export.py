@@ -1,0 +1,212 @@
+"""Export: the file computes what the model computes, for batches of any size, or it is not there."""
+
+import logging
+import sys
+from dataclasses import replace
+from functools import cache
+
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+import lzero
+from lzero import LzeroError, compact, export, formats, sparsify
+from lzero.errors import MissingExtraError
+from lzero.formats import FORMATS, ExportError
+from lzero.layers import IndexedLinear
+from tests.models import AS_GRAPH, build, set_gates
+
+NAMES = ["MLP", "LeNet-5", "ResNeXt", "U-Net", "GPT, fused", "TransformerEncoderLayer", "BERT"]
+SUFFIXES = sorted(FORMATS)
+
+
+@cache
+def small_and_inputs(name):
+    torch.manual_seed(0)
+    model, x = build(name, torch.float32)
+    set_gates(sparsify(model, x, units="paper"), 0.5)
+    return compact(model, fallback="graph" if name in AS_GRAPH else "error"), x
+
+
+def outputs(model, *inputs):
+    with torch.no_grad():
+        return [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, torch.Tensor)]
+
+
+def outputs_of_file(path, *inputs):
+    if path.suffix == ".pt2":
+        return outputs(torch.export.load(path).module(), *inputs)
+    session = onnxruntime.InferenceSession(path)
+    names = [each.name for each in session.get_inputs()]
+    return [torch.from_numpy(y) for y in session.run(None, dict(zip(names, [x.numpy() for x in inputs], strict=True)))]
+
+
+def assert_same(path, model, *inputs):
+    expected, got = outputs(model.eval(), *inputs), outputs_of_file(path, *inputs)
+    assert len(expected) == len(got)
+    for one, other in zip(expected, got, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+
+
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+
+class Switching(Scores):
+    """Computes something else for small batches."""
+
+    def forward(self, x):
+        return self.layer(x) * (1 if len(x) > 2 else 2)
+
+
+class Pair(Scores):
+    """Two inputs, of which one has no batch, and outputs in a dict."""
+
+    def forward(self, x, mix):
+        return {"scores": self.layer(x) @ mix, "best": self.layer(x).argmax(1), "nothing": None}
+
+
+class Rotated(Scores):
+    """Uses an operation that ONNX does not have."""
+
+    def forward(self, x):
+        return torch.linalg.svdvals(self.layer(x).unsqueeze(1))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_computes_what_the_compacted_model_does(name, suffix, tmp_path):
+    small, x = small_and_inputs(name)
+    path = tmp_path / f"small{suffix}"
+    export(small, path, x)
+    for size in (1, 2, 7):
+        other = (
+            torch.randint(0, 20, (size, *x.shape[1:])) if x.dtype == torch.int64 else torch.randn(size, *x.shape[1:])
+        )
+        assert_same(path, small, other)
+
+
+def test_the_models_above_have_what_export_finds_hard():
+    assert any(isinstance(layer, IndexedLinear) for layer in small_and_inputs("MLP")[0].modules())
+    assert isinstance(small_and_inputs("TransformerEncoderLayer")[0], GraphModule)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_several_inputs_and_outputs(suffix, tmp_path):
+    model, mix = Pair(), torch.randn(3, 5)
+    export(model, tmp_path / f"a{suffix}", (torch.randn(2, 4), mix))
+    assert_same(tmp_path / f"a{suffix}", model, torch.randn(6, 4), mix)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_one_example_stands_for_any_batch(suffix, tmp_path):
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout(), nn.Flatten(), nn.Linear(36, 2))
+    export(model, tmp_path / f"a{suffix}", torch.randn(1, 1, 5, 5, requires_grad=True))
+    assert_same(tmp_path / f"a{suffix}", model, torch.randn(5, 1, 5, 5))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_model_is_left_alone_and_nothing_is_said(suffix, tmp_path, capfd, caplog):
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.Linear(3, 2)).train()
+    model[1].eval()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    export(model, tmp_path / f"a{suffix}", torch.randn(2, 4))
+    assert [part.training for part in model.modules()] == [True, True, False, True, True]
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    assert tuple(capfd.readouterr()) == ("", "")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"a{suffix}"]
+
+
+def test_the_examples_do_not_travel_along(tmp_path):
+    export(nn.Linear(4, 3), tmp_path / "a.pt2", torch.full((2, 4), 7.0))
+    (examples, _) = torch.export.load(tmp_path / "a.pt2").example_inputs
+    assert not examples[0].any()
+
+
+def test_onnx_has_names_that_do_not_depend_on_the_network(tmp_path):
+    export(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)), tmp_path / "a.onnx", torch.randn(2, 4))
+    session = onnxruntime.InferenceSession(tmp_path / "a.onnx")
+    assert [(each.name, each.shape) for each in session.get_inputs()] == [("input", ["batch", 4])]
+    assert [(each.name, each.shape) for each in session.get_outputs()] == [("output", ["batch", 2])]
+
+
+def gated():
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    sparsify(model, torch.randn(1, 4))
+    return model
+
+
+X = torch.randn(3, 4)
+REFUSED = {
+    "gates": (gated, "a.onnx", X, "compact it first"),
+    "gates inside": (lambda: nn.Sequential(gated()), "a.pt2", X, "compact it first"),
+    "no module": (lambda: torch.tanh, "a.pt2", X, "model: expected a module"),
+    "suffix": (Scores, "a.onnxx", X, r"ends in .onnx or .pt2, got .*a\.onnxx"),
+    "no suffix": (Scores, "a", X, "ends in .onnx or .pt2"),
+    "list": (lambda: nn.Linear(4, 3), "a.pt2", [X], "a tensor or a tuple"),
+    "no inputs": (lambda: nn.Linear(4, 3), "a.pt2", (), "at least one"),
+    "empty batch": (lambda: nn.Linear(4, 3), "a.onnx", X[:0], "at least one"),
+    "wrong size": (lambda: nn.Linear(5, 3), "a.onnx", X, "inputs the model takes, got RuntimeError"),
+    "batch-dependent, onnx": (Switching, "a.onnx", X, "other outputs than the model"),
+    "batch-dependent, pt2": (Switching, "a.pt2", X, "would not run with a batch of 1, as the model does"),
+    "no such operation": (Rotated, "a.onnx", X, r"cannot translate the model: .*svd.*a \.pt2 file takes"),
+    "no such type": (lambda: nn.Conv1d(4, 3, 1).double(), "a.onnx", X.double()[..., None], r"model\.float\(\)"),
+}
+
+
+@pytest.mark.parametrize(("make", "name", "inputs", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_leaves_what_was_there(make, name, inputs, message, tmp_path):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(LzeroError, match=message):
+        export(make(), tmp_path / name, inputs)
+    assert [entry.read_text() for entry in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_is_not_the_model_is_found_out(suffix, tmp_path, monkeypatch):
+    right = FORMATS[suffix]
+
+    def write_wrong(program, path):
+        with torch.no_grad():
+            next(iter(program.state_dict.values()))[0, 0] += 0.01
+        right.write(program, path)
+
+    monkeypatch.setitem(FORMATS, suffix, replace(right, write=write_wrong))
+    with pytest.raises(ExportError, match="other outputs"):
+        export(nn.Linear(4, 3), tmp_path / f"a{suffix}", X)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_without_the_extra_it_is_named(package, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf'needs {package}, .* pip install "lzero\[export\]"'):
+        export(nn.Linear(4, 3), tmp_path / "a.onnx", X)
+
+
+def test_without_onnxruntime_it_is_said_that_nothing_was_checked(tmp_path, monkeypatch, caplog):
+    model = nn.Linear(4, 3)
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, logger="lzero"):
+        patched.setitem(sys.modules, "onnxruntime", None)
+        export(model, tmp_path / "a.onnx", X)
+    assert "a.onnx: not checked, because onnxruntime is not installed" in caplog.text
+    assert_same(tmp_path / "a.onnx", model, X)
+
+
+def test_an_onnx_file_has_a_largest_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "LARGEST_ONNX", 59)
+    with pytest.raises(ExportError, match=r"write a \.pt2 file instead"):
+        export(nn.Linear(4, 3), tmp_path / "a.onnx", X)
+
+
+def test_a_model_on_another_device_is_written_too(device, tmp_path):
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).to(device)
+    for suffix in SUFFIXES:
+        lzero.export(model, tmp_path / f"a{suffix}", X.to(device))
+    assert_same(tmp_path / "a.onnx", model.cpu(), X)
