@@ -1,86 +1,120 @@
 """Whole trainings: with gates and removal against dense ones, and many at once against one.
 
-`lenet`: MNIST, λ = 0.1/N, shrinking, over a dense training of as many epochs (goal 0.7 on two CPU cores), and the time
-of a step beside the expected MACs. `wrn`: CIFAR-10, half of the MACs, over dense (goal 0.78 on an H200). `sweep`: 16
-LeNets side by side over one (goal 4 on an H200). `memory`: the peak of gated training over dense (goal 1.05).
+`lenet`: MNIST, λ = 0.1/N, over a dense training of as many epochs (goal 0.7 on two CPU cores), steps taken in turn,
+and the time of an epoch beside its expected MACs. `wrn`: CIFAR-10, half of the MACs, over dense (goal 0.78 on an H200);
+it goes on where it was interrupted. `sweep`: 16 LeNets side by side over one (goal 4 on an H200). `memory`: the peak of
+gated training over dense (goal 1.05).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lzero import recipes
+from lzero import data, recipes
 from lzero.latency import machine
 from lzero.training import fit
+from lzero.training.building import build
 from lzero.training.loop import dense_recipe, training
-from lzero.training.session import build
+from lzero.training.outcome import finish
+from lzero.training.session import Session
 from lzero.training.sweep import sweep
 
-LENET = ("mnist-lenet5-penalty", ["gates.lr=0.02", "shrink.every=5"])
-WRN: tuple[str, list[str]] = ("cifar10-wrn-28-10-macs", [])
+LENET = "mnist-lenet5-penalty"
+LENET_CHANGES = ["gates.lr=0.02", "shrink.every=1"]
+WRN = "cifar10-wrn-28-10-macs"
 
 
-def run(recipe: recipes.Recipe, data_dir: str, out: Path | None) -> tuple[float, list[dict[str, Any]]]:
-    """Seconds of a whole training, and its rows."""
-    rows: list[dict[str, Any]] = []
-    began = time.perf_counter()
-    outcome = fit(recipe, out, data_dir=data_dir, on_epoch=rows.append, resume=True)
-    print(json.dumps({**outcome.as_dict(), "title": recipe.title}), flush=True)
-    return time.perf_counter() - began, rows
+def in_turn(sessions: Mapping[str, Session]) -> dict[str, list[dict[str, Any]]]:
+    """Train all by turns, a step each; the rows of each, with the seconds its epochs took.
+
+    An epoch counts as its steps times their median, which other processes on the machine disturb least, plus its end:
+    evaluation, removal, and the choice of steps.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in sessions}
+    running = {name: training(session, None) for name, session in sessions.items()}
+    first = next(iter(sessions.values()))
+    for epoch in range(first.recipe.training.epochs):
+        times: dict[str, list[float]] = {name: [] for name in sessions}
+        for _ in range(len(first.batches)):
+            for name, steps in running.items():
+                began = time.perf_counter()
+                step = next(steps)
+                times[name].append(time.perf_counter() - began)
+                if step.row is not None:
+                    rows[name].append({**step.row, "took": _typical(times[name])})
+        print(f"epoch {epoch + 1}", {name: round(each[-1]["took"], 2) for name, each in rows.items()}, flush=True)
+    return rows
 
 
-def pair(name: str, changes: Sequence[str], data_dir: str, out: Path) -> None:
-    """Print the ratio of a gated training to a dense one, and the step time beside the expected MACs."""
-    recipe = recipes.load(name, changes)
-    gated, rows = run(recipe, data_dir, out / "gated")
-    dense, plain = run(dense_recipe(recipe), data_dir, out / "dense")
-    print(f"{recipe.title}: {gated:.1f} s / {dense:.1f} s = {gated / dense:.3f}, {machine()}")
-    pace = sum(row["images_per_second"] for row in plain) / len(plain)
-    for row in rows:
-        size = row.get("size", {}).get("macs")
-        share = f"{size['expected'] / size['dense']:7.3f} {size['realised'] / size['dense']:7.3f}" if size else "frozen"
-        print(f"epoch {row['epoch']:3}  step time {pace / row['images_per_second']:.3f}  MACs {share}")
+def _typical(times: Sequence[float]) -> float:
+    *steps, end = times
+    step = statistics.median(steps)
+    return step * len(times) + max(0.0, end - step)
 
 
-def many(data_dir: str, epochs: int, count: int) -> None:
+def lenet(changes: Sequence[str], data_dir: str) -> None:
+    """Print the ratios of gated trainings to a dense one, and the time of epochs beside the expected MACs."""
+    gated = recipes.load(LENET, [*LENET_CHANGES, *changes])
+    in_parts = recipes.load(LENET, [*LENET_CHANGES, *changes, "shrink.steps=auto"])
+    dataset = data.load("mnist", data_dir)
+    kinds = {"dense": dense_recipe(gated), "shrinking": gated, "shrinking, steps in parts": in_parts}
+    sessions = {name: build(recipe, dataset) for name, recipe in kinds.items()}
+    rows = in_turn(sessions)
+    whole = {name: sum(row["took"] for row in each) for name, each in rows.items()}
+    for name, session in sessions.items():
+        outcome = finish(session, None)
+        share = f"{outcome.compacted.macs / outcome.dense.macs:.1%} of MACs, error {outcome.compacted.error:.2%}"
+        print(f"{name:28}{whole[name] / whole['dense']:6.3f}×  {whole[name]:7.1f} s  {share}")
+    print(f"time over dense, {machine()}\nepoch  expected MACs  shrinking  in parts")
+    for k, row in enumerate(rows["shrinking"]):
+        expected = row["size"]["macs"]["expected"] / row["size"]["macs"]["dense"]
+        ratios = [rows[name][k]["took"] / rows["dense"][k]["took"] for name in list(kinds)[1:]]
+        print(f"{k + 1:5}  {expected:13.3f}  {ratios[0]:9.3f}  {ratios[1]:8.3f}")
+
+
+def wrn(changes: Sequence[str], data_dir: str, out: Path) -> None:
+    """Print the ratio of a gated training to a dense one, and the time of epochs beside the expected MACs."""
+    recipe = recipes.load(WRN, changes)
+    outcomes = {}
+    for name, each in (("gated", recipe), ("dense", dense_recipe(recipe))):
+        outcomes[name] = fit(each, out / name, data_dir=data_dir, resume=True)
+        print(json.dumps({name: outcomes[name].as_dict()}), flush=True)
+    ratio = outcomes["gated"].seconds / outcomes["dense"].seconds
+    print(f"{recipe.title}: {ratio:.3f}× of the dense training's wall clock, {machine()}")
+
+
+def many(changes: Sequence[str], data_dir: str, count: int = 16) -> None:
     """Print the ratio of many LeNets at once to one of them."""
-    name, changes = LENET
-    changes = [*changes, f"training.epochs={epochs}"]
     seconds = {}
     for number in (1, count):
         with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            sweep(name, {}, folder, seeds=number, changes=changes, data_dir=data_dir)
-            seconds[number] = time.perf_counter() - began
+            rows = sweep(LENET, {}, folder, seeds=number, changes=["gates.lr=0.02", *changes], data_dir=data_dir)
+            seconds[number] = max(row["seconds"] for row in rows)
     ratio = seconds[count] / seconds[1]
-    print(
-        f"{count} LeNets / one, {epochs} epochs: {seconds[count]:.1f} s / {seconds[1]:.1f} s = {ratio:.2f}, {machine()}"
-    )
+    print(f"{count} LeNets / one: {seconds[count]:.1f} s / {seconds[1]:.1f} s = {ratio:.2f}, {machine()}")
 
 
-def memory(name: str, changes: Sequence[str], data_dir: str, steps: int = 8) -> None:
+def memory(changes: Sequence[str], data_dir: str, steps: int = 8) -> None:
     """Print the peak memory of gated training over dense."""
-    from lzero import data
-
-    peaks = []
-    recipe = recipes.load(name, changes)
+    recipe, peaks = recipes.load(WRN, changes), []
     for each in (dense_recipe(recipe), recipe):
-        session = build(each, data.load(each.data.name, data_dir))
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-        for k, _ in enumerate(training(session, None)):
-            if k == steps:
-                break
+        with torch.cuda.stream(torch.cuda.Stream()):
+            session = build(each, data.load(each.data.name, data_dir))
+            for _, _ in zip(range(steps), training(session, None), strict=False):
+                pass
         peaks.append(torch.cuda.max_memory_allocated())
         del session
-        torch.cuda.empty_cache()
     print(f"peak memory gated / dense, {recipe.title}: {peaks[1] / peaks[0]:.3f}, {machine()}")
 
 
@@ -88,19 +122,14 @@ def main() -> None:
     """Print the ratios asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["lenet", "wrn", "sweep", "memory"], nargs="?", default="lenet")
-    parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--data-dir", default="data")
     parser.add_argument("--out", type=Path, default=Path("runs/training-speed"))
-    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--set", action="append", default=[], help="a change to the recipes")
     options = parser.parse_args()
-    epochs = [f"training.epochs={options.epochs}", *options.set]
-    if options.what == "sweep":
-        many(options.data_dir, options.epochs, 16)
-    elif options.what == "memory":
-        memory(WRN[0], [*WRN[1], *epochs], options.data_dir)
+    if options.what == "wrn":
+        wrn(options.set, options.data_dir, options.out / options.what)
     else:
-        name, changes = LENET if options.what == "lenet" else WRN
-        pair(name, [*changes, *epochs], options.data_dir, options.out / options.what)
+        {"lenet": lenet, "sweep": many, "memory": memory}[options.what](options.set, options.data_dir)
 
 
 if __name__ == "__main__":

@@ -54,15 +54,15 @@ def test_reproduce_draws_every_figure_and_prints_the_law(run, tmp_path):
     result = run("reproduce", "--out", tmp_path)
     assert result.exit_code == 0
     assert "0.8318" in result.output
-    figures = sorted(tmp_path.iterdir())
-    assert [figure.name for figure in figures] == ["figure-1.png", "figure-2.png"]
-    assert all(figure.read_bytes().startswith(PNG) for figure in figures)
-    assert all(figure.name in result.output for figure in figures)
+    names = {f"figure-{k}{dark}{suffix}" for k in (1, 2) for dark in ("", "-dark") for suffix in (".png", ".svg")}
+    assert {figure.name for figure in tmp_path.iterdir()} == names
+    assert all(figure.read_bytes().startswith(PNG) for figure in tmp_path.glob("*.png"))
+    assert "figure-1.png" in result.output
 
 
 def test_reproduce_draws_only_what_is_named(run, tmp_path):
     assert run("reproduce", "figure-1", "--out", tmp_path).exit_code == 0
-    assert [figure.name for figure in tmp_path.iterdir()] == ["figure-1.png"]
+    assert {figure.name.split(".")[0] for figure in tmp_path.iterdir()} == {"figure-1", "figure-1-dark"}
 
 
 def test_nothing_is_overwritten_without_being_asked(run, tmp_path):
@@ -80,6 +80,13 @@ def test_an_unknown_name_is_refused_with_the_nearest(run, tmp_path):
     refused = run("reproduce", "figure2", "--out", tmp_path)
     assert refused.exit_code == 1
     assert "got figure2; did you mean figure-2?" in refused.output
+
+
+def test_figures_of_experiments_that_were_not_run_say_so(run, tmp_path):
+    refused = run("reproduce", "figure-3", "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "table-1-mlp.jsonl" in refused.output
+    assert "run lzero reproduce first" in refused.output
 
 
 def test_an_unwritable_folder_is_one_line(run, tmp_path):

@@ -1,6 +1,7 @@
 """The networks have the papers' sizes, train, and compact exactly by plain surgery."""
 
 import ast
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,18 @@ IMAGES, SMALL = models.images(3, 16), models.images(3, 8)
 NETWORKS = {
     "mlp": (lambda: zoo.MLP(12, (24, 16), 5), lambda: torch.randn(3, 3, 4), (3, 5)),
     "lenet5": (zoo.LeNet5, models.images(1, 28), (2, 10)),
+    "lenet5, narrow, with dropout": (
+        lambda: zoo.LeNet5(widths=[7, 17, 40], dropout=0.5),
+        models.images(1, 28),
+        (2, 10),
+    ),
     "lenet5 for small images": (lambda: zoo.LeNet5(channels=2, size=20), models.images(2, 20), (2, 10)),
     "smallconv": (zoo.SmallConv, models.images(1, 8), (2, 10)),
     "smallconv for larger images": (lambda: zoo.SmallConv(size=11, classes=3), models.images(1, 11), (2, 3)),
     "vgg": (lambda: zoo.VGG(11, size=64), models.images(3, 64), (2, 10)),
     "resnet": (lambda: zoo.ResNet(14, classes=7), IMAGES, (2, 7)),
     "wrn": (lambda: zoo.WideResNet(10, 2, dropout=0.3), IMAGES, (2, 10)),
+    "wrn, narrow inside": (lambda: zoo.WideResNet(10, 2, hidden=0.6), IMAGES, (2, 10)),
     "wrn of width 1": (lambda: zoo.WideResNet(16, 1, channels=1), models.images(1, 16), (2, 10)),
     "vit": (lambda: zoo.ViT(size=8, width=24, depth=2), SMALL, (2, 10)),
     "gpt": (lambda: zoo.GPT(20, context=8, width=16, depth=2), models.tokens, (2, 6, 20)),
@@ -112,11 +119,67 @@ def test_the_next_token_depends_on_none_that_follow():
     assert not same[0, 32:].any()
 
 
-def test_dropout_of_wide_networks_stands_between_the_convolutions():
-    model, x = zoo.make("wrn-10-1", dropout=0.5), IMAGES()
+DROPPING = {"wrn-10-1": IMAGES, "lenet5": models.images(1, 28), "mlp": models.images(1, 28)}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_is_drawn_in_training_alone(name):
+    model, x = zoo.make(name, dropout=0.5), DROPPING[name]()
     assert not torch.equal(model(x), model(x))
     model.eval()
     assert torch.equal(model(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["lenet5", "mlp"])
+def test_without_dropout_nothing_is_drawn(name):
+    model, x = zoo.make(name), torch.rand(2, 1, 28, 28)
+    before = torch.get_rng_state()
+    model(x)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_maps_are_dropped_as_a_whole():
+    model, seen = zoo.LeNet5(dropout=0.5), []
+    model.conv2.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        model.conv1.bias.fill_(10.0)  # so that no map is zero by itself
+        model(torch.rand(4, 1, 28, 28))
+    zeros = (seen[0] == 0).flatten(2).float().mean(2)
+    assert set(zeros.flatten().tolist()) == {0.0, 1.0}
+
+
+def test_hidden_widths_of_wide_networks_are_scaled_to_multiples():
+    assert [block.conv1.out_channels for block in zoo.make("wrn-10-4", hidden=0.4).blocks] == [32, 48, 96]
+    assert [block.conv1.out_channels for block in zoo.make("wrn-10-1", hidden=0.4).blocks] == [6, 13, 32]
+    assert [block.conv2.out_channels for block in zoo.make("wrn-10-4", hidden=0.4).blocks] == [64, 128, 256]
+
+
+def lenet_macs(factor):
+    first, second, hidden = zoo.scaled((20, 50, 500), factor)
+    return 24**2 * 25 * first + 8**2 * 25 * first * second + 16 * second * hidden + 10 * hidden
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.2, 0.5, 1.0])
+def test_a_narrower_network_costs_at_most_its_share_and_the_next_one_more(share):
+    factor = zoo.factor_for(share, lenet_macs)
+    assert lenet_macs(factor) <= share * lenet_macs(1.0)
+    assert share == 1 or lenet_macs(factor + 0.001) > share * lenet_macs(1.0)
+    model = zoo.LeNet5(widths=zoo.scaled((20, 50, 500), factor))
+    assert lzero.measure(model, torch.zeros(1, 1, 28, 28)).macs.dense == lenet_macs(factor)
+
+
+def test_widths_are_whole_grow_with_the_factor_and_none_is_lost():
+    every = [zoo.scaled((3, 20, 500), k / 50, multiple=4) for k in range(1, 60)]
+    assert all(min(widths) >= 1 and all(w <= 4 or w % 4 == 0 for w in widths) for widths in every)
+    assert all(all(a <= b for a, b in zip(one, next_, strict=True)) for one, next_ in pairwise(every))
+
+
+def test_shares_that_no_width_reaches_are_refused():
+    with pytest.raises(ArgumentError, match=r"share: expected at least 0\..*%, the narrowest, got 0\.001"):
+        zoo.factor_for(0.001, lenet_macs)
+    for share in (0, 1.5, True, "half"):
+        with pytest.raises(ArgumentError, match="share: expected a number above 0, up to 1"):
+            zoo.factor_for(share, lenet_macs)
 
 
 @pytest.mark.usefixtures("_one_thread")
@@ -152,12 +215,21 @@ def test_names_of_wide_networks_carry_their_sizes():
         ("lenet", {}, r"name: expected one of mlp, .*, got 'lenet'; did you mean 'lenet5'\?"),
         ("WRN_28_10", {}, r"did you mean 'wrn-28-10'\?"),
         ("gpt", {"widht": 3}, "options of gpt: expected one of vocabulary, context, width, depth, heads, got 'widht'"),
-        ("wrn-28-10", {"depth": 16}, "options of wrn-28-10: expected one of classes, dropout, channels, got 'depth'"),
+        ("wrn-28-10", {"depth": 16}, "expected one of classes, dropout, channels, hidden, got 'depth'"),
         ("wrn-27-10", {}, r"depth: expected 6n \+ 4 .*, got 27; such as 28"),
         ("wrn-4-1", {}, r"depth: expected 6n \+ 4"),
         ("wrn-16-0", {}, "width: expected a whole number from 1, got 0"),
         ("wrn-16-4", {"dropout": 1.0}, "dropout: expected a number from 0, below 1, got 1.0"),
         ("wrn-16-4", {"dropout": "0.3"}, "dropout: expected a number"),
+        ("wrn-16-4", {"hidden": 0}, "hidden: expected a number above 0, got 0"),
+        ("lenet5", {"dropout": True}, "dropout: expected a number from 0, below 1, got True"),
+        (
+            "lenet5",
+            {"widths": [20, 50]},
+            r"widths: expected one whole number for each of 3 hidden layers, got \[20, 50\]",
+        ),
+        ("lenet5", {"widths": [20, 50, 0.5]}, "widths: expected a whole number from 1, got 0.5"),
+        ("mlp", {"dropout": -0.1}, "dropout: expected a number from 0, below 1, got -0.1"),
         ("mlp", {"widths": 300}, "widths: expected one whole number for each hidden layer, got 300"),
         ("mlp", {"widths": (300, 0)}, "widths: expected a whole number from 1, got 0"),
         ("mlp", {"classes": True}, "classes: expected a whole number from 1, got True"),

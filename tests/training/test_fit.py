@@ -17,8 +17,8 @@ from lzero.data import Dataset, Split, digits
 from lzero.objectives import NotFiniteError
 from lzero.training import checkpoint, fit
 from lzero.training.averaging import Polyak
+from lzero.training.building import build
 from lzero.training.folder import RunFolder, RunFolderError
-from lzero.training.session import build
 from lzero.zoo import make
 
 SHORT = ["training.epochs=4", "objective.target=0.5", "shrink.every=1", "shrink.threshold=0.2", "gates.lr=0.3"]
@@ -34,6 +34,7 @@ KINDS = {
     "frozen": [*CLOSING, "shrink.freeze_after=0.5"],
     "frozen, averaged": ["shrink.freeze_after=0.5", "training.average=0.9"],
     "accumulated": ["training.accumulate=4"],
+    "lasso": ["objective.kind=lasso", "objective.target=0.3", "shrink.freeze_after=0.5"],
     "in parts": [*CLOSING, "shrink.steps=subnetwork", "gates.keep_rate=0.5"],
 }
 

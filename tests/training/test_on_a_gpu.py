@@ -6,8 +6,8 @@ import torch
 from lzero import recipes
 from lzero.data import Dataset, Split, digits
 from lzero.training import fit
+from lzero.training.building import build
 from lzero.training.capture import CapturedStep
-from lzero.training.session import build
 from lzero.training.sweep import sweep
 
 pytestmark = [

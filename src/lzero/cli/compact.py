@@ -21,7 +21,7 @@ from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
 from lzero.training import checkpoint
-from lzero.training.session import build
+from lzero.training.building import build
 from lzero.verify import verify
 
 if TYPE_CHECKING:

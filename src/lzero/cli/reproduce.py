@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from lzero.cli.app import app, errors_for_people, warnings_for_people
-from lzero.reproduce import FIGURES, NAMES, TABLES, reproduce
+from lzero.reproduce import NAMES, WITHOUT_TRAINING, reproduce
 
 
 @app.command("reproduce")
@@ -30,7 +30,7 @@ def reproduce_command(
 ) -> None:
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
     console = Console()
-    wanted = list(NAMES) if names == ["all"] else names or [*TABLES, *FIGURES]
+    wanted = list(NAMES) if names == ["all"] else names or list(WITHOUT_TRAINING)
     with errors_for_people(), warnings_for_people(console):
         reproduce(
             wanted, out, console=console, overwrite=overwrite, quick=quick, seeds=seeds, data_dir=data_dir,

@@ -3,6 +3,7 @@
 from lzero.errors import BudgetWarning
 from lzero.objectives.constraint import Constraint
 from lzero.objectives.extra_gradient import extra_gradient_step
+from lzero.objectives.group_lasso import GroupLasso
 from lzero.objectives.objective import NotFiniteError, Objective, Record
 from lzero.objectives.penalty import Penalty
 from lzero.objectives.sampling import monte_carlo
@@ -12,6 +13,7 @@ from lzero.objectives.variational import VariationalBound
 __all__ = [
     "BudgetWarning",
     "Constraint",
+    "GroupLasso",
     "NotFiniteError",
     "Objective",
     "Penalty",

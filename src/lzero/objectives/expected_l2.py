@@ -48,6 +48,11 @@ class ExpectedL2:
             total = total + squares.sum()
         return total
 
+    def names(self) -> set[str]:
+        """The weights it is about."""
+        own = {group.elements for group in self._sparsifier.groups if group.elements}
+        return own | set(self._made_for(self._sparsifier.log_alpha.device))
+
     def _made_for(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
         structure = self._sparsifier.structure
         if self._tables is None or self._tables[0] is not structure or self._tables[1] != device:

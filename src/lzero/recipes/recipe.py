@@ -43,15 +43,16 @@ class Gates:
     zeta: float = 1.1
     estimator: Literal["eq13", "median"] = "eq13"
     lr: float | None = None  # the default depends on the number of steps
+    optimizer: Literal["adam", "same"] = "adam"  # under SGD: one of their own, or that of the weights
     samples: int = 1
     noise: Literal["own", "shared"] = "own"  # of each process, or the same in all
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What drives the gates: a penalty in units of 1/N, or a budget."""
+    """What drives the gates: a penalty in units of 1/N, or a budget; or both, with group lasso in place of gates."""
 
-    kind: Literal["none", "penalty", "constraint"] = "constraint"
+    kind: Literal["none", "penalty", "constraint", "lasso"] = "constraint"
     strength: float | Literal["aic", "bic"] | dict[str, float] = 0.1
     l2: float = 0.0
     target: float | str | dict[str, float | str] = 0.2

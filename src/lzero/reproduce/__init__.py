@@ -6,8 +6,8 @@ import difflib
 from typing import TYPE_CHECKING
 
 from lzero.errors import ArgumentError
-from lzero.files import write_atomically
 from lzero.reproduce.experiments import EXPERIMENTS
+from lzero.reproduce.figures import SOURCES, draw
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from lzero.reproduce.records import Record
 
 TABLES = ("law",)
-FIGURES = ("figure-1", "figure-2")
+FIGURES = tuple(SOURCES)
+WITHOUT_TRAINING = (*TABLES, *(name for name, sources in SOURCES.items() if not sources))
 NAMES = (*TABLES, *FIGURES, *EXPERIMENTS)
 
 
@@ -40,25 +41,23 @@ def reproduce(
     """
     for name in names:
         _check_name(name)
-    paths = {name: out / f"{name}.png" for name in FIGURES if name in names}
-    for path in paths.values():
-        _check_free(path, overwrite=overwrite)
+        if name in FIGURES:
+            _check_free(out / f"{name}.png", overwrite=overwrite)
     if "law" in names:
         from lzero.report.law_table import law_table
 
         console.print(law_table())
-    for name, path in paths.items():
-        _draw(name, path)
-        console.print(f"{name}: {path}", highlight=False, soft_wrap=True)
-    for name in names:
-        if name in EXPERIMENTS:
-            from lzero.reproduce.running import run
+    for name in (name for name in EXPERIMENTS if name in names):
+        from lzero.reproduce.running import run
 
-            run(
-                EXPERIMENTS[name], out, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
-                workers=workers, on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
-            )  # fmt: skip
-            console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)
+        run(
+            EXPERIMENTS[name], out, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
+            workers=workers, on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
+        )  # fmt: skip
+        console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)
+    for name in (name for name in FIGURES if name in names):  # last: they show what the experiments gave
+        draw(name, out)
+        console.print(f"{name}: {out / name}.png, and in SVG, light and dark", highlight=False, soft_wrap=True)
 
 
 def _said(record: Record) -> str:
@@ -77,11 +76,3 @@ def _check_free(path: Path, *, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         advice = "pass --overwrite to replace it"
         raise ArgumentError.about("out", expected="a folder without this figure", got=path, advice=advice)
-
-
-def _draw(name: str, path: Path) -> None:
-    from lzero.report import paper_figures
-
-    figure = {"figure-1": paper_figures.figure_1, "figure-2": paper_figures.figure_2}[name]()
-    with write_atomically(path) as temporary:
-        figure.savefig(temporary, format="png")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from typing import TYPE_CHECKING
+
+from lzero.report.seeds import interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,25 +13,10 @@ if TYPE_CHECKING:
     from lzero.reproduce.experiments import Experiment, Row
     from lzero.reproduce.records import Record
 
-# The 97.5 % quantile of Student's law for 1, 2, … degrees of freedom.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 HEAD = (
     "| setting | paper | paper's error % | ours | error %, last epoch | best | parameters | MACs | latency |",
     "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
 )
-
-
-def interval(numbers: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean; none for a single number.
-
-    >>> round(interval([1.0, 2.0, 3.0]), 3)
-    2.484
-    """
-    count = len(numbers)
-    if count < 2:
-        return None
-    quantile = STUDENT[count - 2] if count - 2 < len(STUDENT) else 1.96
-    return quantile * statistics.stdev(numbers) / math.sqrt(count)
 
 
 def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
@@ -46,14 +32,14 @@ def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
     theirs = " / ".join(
-        f"{number:g} {word}" for number, word in ((row.best, "best"), (row.error, "")) if number is not None
+        f"{number:g} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
     )
     if not records:
         return f"| {row.label} | {row.architecture} | {theirs} | not run | | | | | |"
     cells = (
         row.label,
         row.architecture,
-        theirs.strip(),
+        theirs,
         architecture(experiment, records),
         _percent([record.error for record in records]),
         f"{100 * min(record.best_error for record in records):.2f}",

@@ -17,10 +17,11 @@ from lzero.measure import measure
 from lzero.recipes import Recipe, as_toml, load
 from lzero.recipes.recipe import Aim, Shrink
 from lzero.training import checkpoint
+from lzero.training.building import build
 from lzero.training.capture import CapturedStep
 from lzero.training.folder import RunFolder
 from lzero.training.outcome import Outcome, finish
-from lzero.training.session import Session, build
+from lzero.training.session import Session
 
 if TYPE_CHECKING:
     from torch import nn

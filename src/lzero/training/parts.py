@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,12 +15,11 @@ from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
+from lzero.objectives.group_lasso import GroupLasso
 from lzero.objectives.schedules import linear
 from lzero.sparsify import sparsify
 
 if TYPE_CHECKING:
-    from torch.optim import Optimizer
-
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
 
@@ -92,30 +91,13 @@ def make_gates(recipe: Recipe, model: nn.Module, example: Tensor) -> Sparsifier 
     )
 
 
-def make_optimizers(recipe: Recipe, model: nn.Module, sparsifier: Sparsifier | None, steps: int) -> list[Optimizer]:
-    """The weights' group first. Under SGD gates have an Adam of their own: their gradients are too small for SGD."""
-    settings = recipe.optimizer
-    if sparsifier is None:
-        groups = [{"params": list(model.parameters()), "lr": settings.lr, "weight_decay": settings.weight_decay}]
-    else:
-        groups = sparsifier.param_groups(settings.lr, recipe.gates.lr, settings.weight_decay, steps=steps)
-    device = next(model.parameters()).device
-    adam: dict[str, Any] = {}
-    if device.type == "cuda":  # one kernel for all parameters, with rates that a captured step can read
-        adam = {"fused": True, "capturable": True}
-        groups = [{**group, "lr": torch.tensor(group["lr"], device=device)} for group in groups]
-    if settings.kind == "adam":
-        return [torch.optim.Adam(groups, **adam)]
-    nesterov, fused = settings.momentum > 0, device.type == "cuda"
-    weights = torch.optim.SGD(groups[:1], momentum=settings.momentum, nesterov=nesterov, fused=fused)
-    return [weights, *(torch.optim.Adam([group], **adam) for group in groups[1:])]
-
-
 def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int, steps: int) -> Objective | None:
     """What drives the gates, or nothing."""
     aim = recipe.objective
     if sparsifier is None or aim.kind == "none":
         return None
+    if aim.kind == "lasso":
+        return _lasso(recipe, sparsifier, num_data, steps)
     if aim.kind == "penalty":
         strength = aim.strength
         if isinstance(strength, dict):
@@ -131,3 +113,16 @@ def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int,
         sparsifier, aim.target, aim.cost, per=aim.per, steps=steps if aim.dual == "default" else None,
         schedule=schedule, dual=duals[aim.dual], violation=aim.violation,
     )  # fmt: skip
+
+
+def _lasso(recipe: Recipe, sparsifier: Sparsifier, num_data: int, steps: int) -> GroupLasso:
+    """Group lasso, which closes units by their last weights."""
+    aim, average = recipe.objective, recipe.training.average
+    if not isinstance(aim.strength, float):
+        raise ArgumentError.about("objective.strength", expected="a number for group lasso", got=aim.strength)
+    if isinstance(aim.target, dict) or aim.per != "model":
+        got = f"{aim.target} for each {aim.per}"
+        raise ArgumentError.about("objective.target", expected="one target for the model with group lasso", got=got)
+    if average:
+        raise ArgumentError.about("training.average", expected="0 for group lasso: last weights decide", got=average)
+    return GroupLasso(sparsifier, aim.strength / num_data, aim.target, aim.cost, steps=steps)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,12 +13,11 @@ from torch import Generator, Tensor, nn
 
 from lzero.compact import compact
 from lzero.cutting import plan_of
-from lzero.data import Batches, Dataset, as_floats, crop, cutout, flip, normalise, statistics
+from lzero.data import Batches, as_floats, crop, cutout, flip, normalise
 from lzero.objectives import NotFiniteError, monte_carlo
 from lzero.subnetwork import Subnetwork
 from lzero.training.averaging import Polyak
-from lzero.training.parts import make_gates, make_model, make_objective, make_optimizers, parts_of, start_from
-from lzero.training.processes import processes
+from lzero.training.optimizers import make_optimizers, rate_at, set_rate
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
 
-TEST_BATCH = 2000
 WORTH_IT = 0.95  # of the time of a full step: less than that is gained with certainty
 
 
@@ -136,7 +132,8 @@ class Session:
         if how == "auto":
             images, _ = self.batches.take(rows)
             x = as_floats(images) if self.statistics is None else normalise(images, *self.statistics)
-            self.in_parts = self._subnetwork.relative_time(x) < WORTH_IT
+            with self.fabric.autocast():
+                self.in_parts = self._subnetwork.relative_time(x) < WORTH_IT
 
     def _prepared(self, images: Tensor, *, training: bool) -> Tensor:
         data = self.recipe.data
@@ -150,21 +147,11 @@ class Session:
         return cutout(x, data.cutout_size, self.augmentation) if training and "cutout" in data.augment else x
 
     def before_step(self) -> None:
-        """Set the learning rate of the weights for this moment; that of the gates stays."""
-        settings, epoch = self.recipe.optimizer, self.step_number / len(self.batches)
-        factor = 1.0
-        if settings.schedule == "cosine":
-            factor = (1 + math.cos(math.pi * epoch / self.recipe.training.epochs)) / 2
-        elif settings.schedule == "steps":
-            factor = settings.factor ** sum(epoch >= milestone for milestone in settings.milestones)
-        rate, group = settings.lr * factor, self.optimizers[0].param_groups[0]
-        if rate == self._rate:
-            return
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-        self._rate = rate
+        """Set the learning rate of the weights for this moment."""
+        rate = rate_at(self.recipe, self.step_number / len(self.batches))
+        if rate != self._rate:
+            set_rate(self.optimizers[0], rate)
+            self._rate = rate
 
     def after_step(self) -> None:
         """Count the step, and stop if numbers are none any more."""
@@ -259,62 +246,6 @@ class Session:
         model.train(was_training)
         wrong, loss = (self.fabric.all_reduce(sums, reduce_op="sum") / len(self.test.labels)).tolist()  # type: ignore[union-attr, operator]
         return wrong, loss
-
-
-def build(
-    recipe: Recipe,
-    dataset: Dataset,
-    model: nn.Module | None = None,
-    accelerator: str = "auto",
-    *,
-    devices: int = 1,
-    strategy: str = "auto",
-) -> Session:
-    """A session at its beginning. All random numbers come from the recipe's seed."""
-    fabric = processes(recipe, accelerator, devices, strategy)
-    seed, rank, device = recipe.training.seed, fabric.global_rank, fabric.device
-    torch.manual_seed(seed)
-    model = make_model(recipe) if model is None else model
-    if recipe.model.init is not None:
-        start_from(model, Path(recipe.model.init))
-    dense = copy.deepcopy(model)
-    model = fabric.to_device(model)
-    train, test = parts_of(recipe, dataset)
-    batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
-    mean, std = (number.to(device) for number in statistics(train.images))
-    steps = gated_steps(recipe, len(batches))
-    sparsifier = make_gates(recipe, model, torch.zeros(1, *dataset.shape, device=device))
-    # What differs between processes comes from generators of its own; all else is drawn alike by all of them.
-    gate_noise = Generator(device).manual_seed(seed + rank * (recipe.gates.noise == "own"))
-    if sparsifier is not None:
-        sparsifier.bank.generator = gate_noise
-    session = Session(
-        recipe,
-        fabric,
-        model.train(),
-        model,
-        sparsifier,
-        make_objective(recipe, sparsifier, len(train), steps),
-        make_optimizers(recipe, model, sparsifier, steps),
-        None,
-        batches,
-        Batches(test, TEST_BATCH, device=device),
-        (mean, std) if recipe.data.normalise else None,
-        Generator(device).manual_seed(seed + rank + 1_000_000),
-        gate_noise,
-        dense,
-        {} if sparsifier is None else {site.name: site.size for site in sparsifier.structure.sites},
-        torch.zeros((), device=device),
-    )
-    session.set_up()
-    session.average = Polyak(model, recipe.training.average) if recipe.training.average else None
-    return session
-
-
-def gated_steps(recipe: Recipe, per_epoch: int) -> int:
-    """The steps that gates are trained for."""
-    after = recipe.shrink.freeze_after
-    return max(1, math.ceil(recipe.training.epochs * (1.0 if after is None else after)) * per_epoch)
 
 
 def _channels_last(value: Any) -> Any:

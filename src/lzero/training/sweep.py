@@ -19,10 +19,11 @@ from lzero import data
 from lzero.errors import ArgumentError
 from lzero.files import write_atomically
 from lzero.recipes import Recipe, load
+from lzero.training.building import build
 from lzero.training.folder import RunFolder
 from lzero.training.loop import begin, fastest_kernels, fit, training
 from lzero.training.outcome import finish
-from lzero.training.session import Session, build
+from lzero.training.session import Session
 
 SIDE_BY_SIDE = 16  # networks that a GPU trains at a time
 Point = dict[str, Any]

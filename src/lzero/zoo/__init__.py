@@ -4,6 +4,20 @@ from lzero.zoo.catalogue import make, names
 from lzero.zoo.convolutional import VGG, LeNet5, SmallConv
 from lzero.zoo.dense import MLP
 from lzero.zoo.residual import ResNet, WideResNet
+from lzero.zoo.scaling import factor_for, scaled
 from lzero.zoo.transformers import GPT, ViT
 
-__all__ = ["GPT", "MLP", "VGG", "LeNet5", "ResNet", "SmallConv", "ViT", "WideResNet", "make", "names"]
+__all__ = [
+    "GPT",
+    "MLP",
+    "VGG",
+    "LeNet5",
+    "ResNet",
+    "SmallConv",
+    "ViT",
+    "WideResNet",
+    "factor_for",
+    "make",
+    "names",
+    "scaled",
+]

@@ -1,4 +1,6 @@
-"""Checks of sizes."""
+"""Checks of sizes and rates."""
+
+from collections.abc import Sequence
 
 from lzero.errors import ArgumentError
 
@@ -8,6 +10,27 @@ def check_sizes(least: int = 1, **sizes: int) -> None:
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < least:
             raise ArgumentError.about(name, expected=f"a whole number from {least}", got=repr(size))
+
+
+def check_widths(widths: Sequence[int], count: int | None = None) -> None:
+    """Refuse what is not one whole number for each hidden layer, of which there may be a given count."""
+    if not isinstance(widths, Sequence) or (count is not None and len(widths) != count):
+        layers = "hidden layer" if count is None else f"of {count} hidden layers"
+        raise ArgumentError.about("widths", expected=f"one whole number for each {layers}", got=repr(widths))
+    for width in widths:
+        check_sizes(widths=width)
+
+
+def check_dropout(dropout: float) -> None:
+    """Refuse what is not the share of units that is dropped."""
+    if isinstance(dropout, bool) or not (isinstance(dropout, int | float) and 0 <= dropout < 1):
+        raise ArgumentError.about("dropout", expected="a number from 0, below 1", got=repr(dropout))
+
+
+def check_factor(name: str, factor: float) -> None:
+    """Refuse what widths cannot be multiplied by."""
+    if isinstance(factor, bool) or not (isinstance(factor, int | float) and 0 < factor < float("inf")):
+        raise ArgumentError.about(name, expected="a number above 0", got=repr(factor))
 
 
 def check_multiple(name: str, size: int, divisor: int, reason: str) -> None:

@@ -1,29 +1,45 @@
 """Convolutional networks without shortcuts."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lzero.errors import ArgumentError
-from lzero.zoo.checks import check_multiple, check_sizes
+from lzero.zoo.checks import check_dropout, check_multiple, check_sizes, check_widths
 from lzero.zoo.initial import kaiming
 
 
 class LeNet5(nn.Module):
-    """LeNet-5-Caffe, 20-50-800-500 (LeCun et al., 1998, as in Caffe's examples)."""
+    """LeNet-5-Caffe, 20-50-800-500 (LeCun et al., 1998, as in Caffe's examples).
 
-    def __init__(self, channels: int = 1, size: int = 28, classes: int = 10) -> None:
+    `widths` are the maps of both convolutions and the hidden units; `dropout` drops whole maps, and hidden units.
+    """
+
+    def __init__(
+        self,
+        channels: int = 1,
+        size: int = 28,
+        classes: int = 10,
+        widths: Sequence[int] = (20, 50, 500),
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         check_sizes(channels=channels, classes=classes)
         check_sizes(16, size=size)
-        side = ((size - 4) // 2 - 4) // 2
-        self.conv1, self.conv2 = nn.Conv2d(channels, 20, 5), nn.Conv2d(20, 50, 5)
-        self.hidden, self.head = nn.Linear(50 * side**2, 500), nn.Linear(500, classes)
+        check_widths(widths, 3)
+        check_dropout(dropout)
+        side, (first, second, hidden) = ((size - 4) // 2 - 4) // 2, widths
+        self.conv1, self.conv2 = nn.Conv2d(channels, first, 5), nn.Conv2d(first, second, 5)
+        self.hidden, self.head = nn.Linear(second * side**2, hidden), nn.Linear(hidden, classes)
+        self.drop_maps = nn.Dropout2d(dropout) if dropout else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of classes."""
-        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
-        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
-        scores: Tensor = self.head(F.relu(self.hidden(x.flatten(1))))
+        x = self.drop_maps(F.max_pool2d(F.relu(self.conv1(x)), 2))
+        x = self.drop_maps(F.max_pool2d(F.relu(self.conv2(x)), 2))
+        scores: Tensor = self.head(self.dropout(F.relu(self.hidden(x.flatten(1)))))
         return scores
 
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lzero.errors import ArgumentError
-from lzero.zoo.checks import blocks_per_stage, check_sizes
+from lzero.zoo.checks import blocks_per_stage, check_dropout, check_factor, check_sizes
 from lzero.zoo.initial import kaiming
+from lzero.zoo.scaling import scaled
 
 
 def conv3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
@@ -55,10 +55,10 @@ class ResNet(nn.Module):
 class WideBlock(nn.Module):
     """Norms and activations before two convolutions; a 1 × 1 convolution in the shortcut reads the first of them."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
+    def __init__(self, inputs: int, hidden: int, outputs: int, stride: int, dropout: float) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), conv3(inputs, outputs, stride)
-        self.norm2, self.conv2 = nn.BatchNorm2d(outputs), conv3(outputs, outputs)
+        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), conv3(inputs, hidden, stride)
+        self.norm2, self.conv2 = nn.BatchNorm2d(hidden), conv3(hidden, outputs)
         self.dropout = nn.Dropout(dropout)
         changes = inputs != outputs or stride > 1
         self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes else None
@@ -73,21 +73,31 @@ class WideBlock(nn.Module):
 
 
 class WideResNet(nn.Module):
-    """The wide residual network WRN-depth-width, of 6n + 4 layers (Zagoruyko & Komodakis, 2016)."""
+    """The wide residual network WRN-depth-width, of 6n + 4 layers (Zagoruyko & Komodakis, 2016).
+
+    `hidden` scales what is between the convolutions of each block, to multiples of 16 above 16.
+    """
 
     def __init__(
-        self, depth: int = 28, width: int = 10, classes: int = 10, dropout: float = 0.0, channels: int = 3
+        self,
+        depth: int = 28,
+        width: int = 10,
+        classes: int = 10,
+        dropout: float = 0.0,
+        channels: int = 3,
+        hidden: float = 1.0,
     ) -> None:
         super().__init__()
         blocks = blocks_per_stage(depth, 4, example=28)
         check_sizes(width=width, classes=classes, channels=channels)
-        if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
-            raise ArgumentError.about("dropout", expected="a number from 0, below 1", got=repr(dropout))
+        check_dropout(dropout)
+        check_factor("hidden", hidden)
         self.conv, inputs = conv3(channels, 16), 16
         self.blocks = nn.Sequential()
         for outputs, stride in ((16 * width, 1), (32 * width, 2), (64 * width, 2)):
+            (between,) = scaled((outputs,), hidden, multiple=16)
             for block in range(blocks):
-                self.blocks.append(WideBlock(inputs, outputs, 1 if block else stride, dropout))
+                self.blocks.append(WideBlock(inputs, between, outputs, 1 if block else stride, dropout))
                 inputs = outputs
         self.norm, self.head = nn.BatchNorm2d(inputs), nn.Linear(inputs, classes)
         self.apply(kaiming)

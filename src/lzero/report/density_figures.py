@@ -1,0 +1,134 @@
+"""Error against size: Figure 2 of Gallego-Posada et al. (2021), and methods beside one another."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, get_args
+
+from lzero.errors import ArgumentError, LzeroError
+from lzero.report.drawing import GREY, draw, log_ticks, panels, shared_legend
+from lzero.report.paper_networks import LENET, MLP
+from lzero.report.seeds import by_row, course, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lzero.reproduce.records import Record
+
+    Targets = dict[float, list[Record]]  # by the target density, in percent
+
+Cost = Literal["macs", "params"]
+COSTS: dict[Cost, str] = {"macs": "MACs", "params": "parameters"}
+LABEL = re.compile(r"ε = ([\d.]+)\s*% of (each layer|the model)")
+MARKERS = "os^Dv<>Pp*hX"
+
+
+def figure_c2(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> Figure:
+    """Error at the end against the target density: LeNet above, the MLP below; by layer on the left, by model right.
+
+    The numbers at the points are the worst densities reached, of all runs and, by layer, of all layers: the expected
+    L0 share after the last epoch, which is what the constraint is about.
+    """
+    figure, axes = panels(2, 2, height=3.5)
+    halves = [(LENET.title, lenet_records, axes[:2]), (MLP.title, mlp_records, axes[2:])]
+    for network, records, (left, right) in halves:
+        kinds = _by_target(records, network)
+        right.sharey(left)
+        for panel, kind in ((left, "each layer"), (right, "the model")):
+            _draw_targets(panel, kinds[kind])
+            panel.set_title(f"{network}, ε for {kind}")
+        left.set_ylabel("test error, %")
+    for panel in axes[2:]:
+        panel.set_xlabel("target density ε, %")
+    seeds = [seeds for _, records, _ in halves for seeds in by_row(records, "").values()]
+    figure.suptitle(f"{told(seeds)}; numbers: the worst density reached, %", fontsize="medium")
+    return figure
+
+
+def trade_off(
+    curves: Mapping[str, Sequence[Record]],
+    points: Mapping[str, tuple[float, float]] | None = None,
+    cost: Cost = "macs",
+) -> Figure:
+    """Error of the compacted network against what is left: a line for each method, and published (share, error) pairs.
+
+    Errors and shares are from 0 to 1, as in records. A line goes through the means of its rows.
+    """
+    if cost not in get_args(Cost):
+        raise ArgumentError.about("cost", expected=" or ".join(get_args(Cost)), got=repr(cost))
+    if not curves:
+        raise LzeroError("trade-off: expected records of at least one method, got none; run lzero reproduce first")
+    figure, (axes,) = panels(1, 1, width=8.2, height=4.6)
+    rows = {method: by_row(records, method) for method, records in curves.items()}
+    for k, (method, settings) in enumerate(rows.items()):
+        by_size = sorted(settings.values(), key=lambda seeds: _mean_share(seeds, cost))
+        line = course([_mean_share(seeds, cost) for seeds in by_size], [_errors(seeds) for seeds in by_size])
+        draw(axes, line, method, k, marker="o")
+    if points:
+        _draw_points(axes, points)
+    axes.set_xscale("log")
+    log_ticks(axes.xaxis)
+    axes.set(xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
+    every = [seeds for settings in rows.values() for seeds in settings.values()]
+    shared_legend(figure, told(every), place="outside right upper")
+    return figure
+
+
+def _by_target(records: Sequence[Record], network: str) -> dict[str, Targets]:
+    kinds: dict[str, Targets] = {"each layer": {}, "the model": {}}
+    for label, seeds in by_row(records, network).items():
+        found = LABEL.fullmatch(label)
+        if found is None:
+            raise LzeroError(
+                f"{network}: expected rows such as 'ε = 5% of the model' or 'of each layer', got {label!r}"
+            )
+        kinds[found[2]][float(found[1])] = seeds
+    return {kind: dict(sorted(targets.items())) for kind, targets in kinds.items()}
+
+
+def _draw_targets(axes: Axes, targets: Targets) -> None:
+    if not targets:
+        axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center")
+        return
+    errors = course(list(targets), [_errors(records) for records in targets.values()])
+    draw(axes, errors, "error", 0, marker="o")
+    axes.set_xscale("log")
+    log_ticks(axes.xaxis)
+    axes.set_xticks(errors.places)
+    axes.minorticks_off()
+    axes.margins(x=0.12)  # room for what is written at the last point
+    for (target, records), error in zip(targets.items(), errors.mean, strict=True):
+        worst = f"{100 * max(_density(record) for record in records):.1f}"
+        axes.annotate(worst, (target, error), xytext=(4, 6), textcoords="offset points", fontsize="small")
+
+
+def _draw_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Published results, named in the legend: many lie too close together for names beside them."""
+    axes.plot([], [], " ", label="published:")
+    for k, (label, (share, error)) in enumerate(points.items()):
+        (point,) = axes.plot(100 * share, 100 * error, MARKERS[k % len(MARKERS)], label=label)
+        point.set(color=GREY, markerfacecolor="none", markersize=9, markeredgewidth=1.6)
+
+
+def _density(record: Record) -> float:
+    """The expected share of the densest group after the last epoch."""
+    ends = [numbers[-1] for name, numbers in record.curves.items() if name.startswith("expected ") and numbers]
+    known = [number for number in ends if number is not None]
+    if not known:
+        raise LzeroError(f"{record.row}: expected curves that begin with 'expected', got {', '.join(record.curves)}")
+    return max(known)
+
+
+def _mean_share(records: Sequence[Record], cost: Cost) -> float:
+    """What is left, in percent of the dense network."""
+    left = [
+        record.macs / record.dense_macs if cost == "macs" else record.params / record.dense_params for record in records
+    ]
+    return 100 * sum(left) / len(left)
+
+
+def _errors(records: Sequence[Record]) -> list[float | None]:
+    return [100 * record.error for record in records]

@@ -1,0 +1,129 @@
+"""What trainings go through: Figures 3 and 4 of Louizos et al. (2018), Figure 1 of Gallego-Posada et al. (2021)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lzero.errors import LzeroError
+from lzero.report.drawing import counts, draw, epochs, legend_below, level, log_where_positive, panels, shared_legend
+from lzero.report.paper_networks import LENET, MLP, PaperNetwork, dropout_share
+from lzero.report.seeds import by_row, curve, over_epochs, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from lzero.reproduce.records import Record
+
+    Rows = dict[str, list[Record]]
+
+MACS = "expected MACs per image"
+
+
+def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> Figure:
+    """Expected MACs while MNIST is learnt, for the rows with a λ.
+
+    The paper draws FLOPs, two for each MAC, over iterations, 600 to an epoch. Its code counts a layer by that layer's
+    own gates alone; here what neighbours spare counts too, as it does in the compacted network.
+    """
+    figure, (left, right) = panels(1, 2, height=4.9)
+    _draw_mnist(left, mlp_records, MLP)
+    _draw_mnist(right, lenet_records, LENET)
+    return figure
+
+
+def figure_4(records: Sequence[Record], title: str = "CIFAR-10") -> Figure:
+    """Expected MACs, training loss and test error of all rows; the paper has the training error in place of the loss.
+
+    Rows without gates cost what the dense network costs, with dropout too: it drops activations, not feature maps.
+    """
+    rows = by_row(records, "Figure 4")
+    figure, (macs, loss, error) = panels(1, 3, width=4.6, height=4.4)
+    gated = {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}
+    _draw_rows(macs, gated, _expected_macs)
+    level(macs, records[0].dense_macs, "without gates")
+    _draw_rows(loss, rows, lambda record: curve(record, "loss"))
+    _draw_rows(error, rows, _error)
+    _macs_axis(macs)
+    for axes, label in ((loss, "training loss"), (error, "test error, %")):
+        log_where_positive(axes)
+        axes.set_ylabel(label)
+        epochs(axes)
+    for axes, letter, what in ((macs, "a", "computation"), (loss, "b", "training loss"), (error, "c", "test error")):
+        axes.set_title(f"({letter}) {title}, {what}")
+    shared_legend(figure, told(rows.values()), columns=3)
+    return figure
+
+
+def figure_c1(records: Sequence[Record], target: float = 0.33) -> Figure:
+    """Density, multiplier and test error of every row, one under the other; the target is a share of the parameters."""
+    rows = by_row(records, "Figure 1 of 2021")
+    figure, (density, multiplier, error) = panels(3, 1, width=7.2, height=2.3)
+    for axes in (density, multiplier):
+        axes.sharex(error)
+        axes.tick_params(labelbottom=False)
+    _draw_rows(density, rows, lambda record: curve(record, _only(record, "expected "), 100))
+    level(density, 100 * target, f"target, {100 * target:g} %")
+    _draw_rows(multiplier, rows, lambda record: curve(record, _only(record, "multiplier ")))
+    _draw_rows(error, rows, _error)
+    density.set(ylabel="expected density, %", ylim=(0, None))
+    multiplier.set(ylabel="multiplier λ", ylim=(0, None))
+    error.set_ylabel("test error, %")
+    log_where_positive(error)
+    epochs(error)
+    shared_legend(figure, told(rows.values()), columns=3)
+    return figure
+
+
+def _draw_mnist(axes: Axes, records: Sequence[Record], network: PaperNetwork) -> None:
+    rows = {label: seeds for label, seeds in by_row(records, network.title).items() if label.startswith("λ")}
+    if not rows:
+        got = ", ".join(dict.fromkeys(record.row for record in records))
+        raise LzeroError(f"{network.title}: expected records of rows that begin with λ, got {got}")
+    dense = records[0].dense_macs
+    level(axes, dense, "original", "-")
+    rates = "-".join(f"{1 - keep:g}" for keep in network.keep.values())
+    level(axes, dropout_share(network) * dense, f"dropout {rates}")
+    _draw_rows(axes, rows, _expected_macs)
+    _macs_axis(axes)
+    axes.set_title(network.title)
+    legend_below(axes, told(rows.values()))
+
+
+def _draw_rows(axes: Axes, rows: Rows, numbers: Callable[[Record], list[float | None]]) -> None:
+    """A line for every row that has records, in a look that is the row's in all panels."""
+    for k, (label, records) in enumerate(rows.items()):
+        course = over_epochs(records, numbers)
+        if records and not course.is_known:
+            raise LzeroError(f"{label}: expected records with numbers for this figure, got curves without any")
+        if records:
+            draw(axes, course, label, k)
+
+
+def _macs_axis(axes: Axes) -> None:
+    axes.set(ylabel=MACS, ylim=(0, None))
+    epochs(axes)
+    counts(axes.yaxis)
+
+
+def _has_gates(record: Record) -> bool:
+    return any(number is not None for number in curve(record, "macs"))
+
+
+def _expected_macs(record: Record) -> list[float | None]:
+    return curve(record, "macs", record.dense_macs)
+
+
+def _error(record: Record) -> list[float | None]:
+    return curve(record, "error", 100)
+
+
+def _only(record: Record, beginning: str) -> str:
+    """The one curve whose name begins so: that of the budget for the whole model."""
+    names = [name for name in record.curves if name.startswith(beginning)]
+    if len(names) != 1:
+        got = ", ".join(names) or "none"
+        raise LzeroError(f"{record.row}: expected one curve that begins with {beginning.strip()!r}, got {got}")
+    return names[0]

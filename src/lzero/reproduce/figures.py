@@ -1,0 +1,40 @@
+"""The papers' figures: from the laws alone, or from what experiments have left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lzero.reproduce.records import read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+# The experiments that each figure is drawn from.
+SOURCES: dict[str, tuple[str, ...]] = {
+    "figure-1": (),
+    "figure-2": (),
+    "figure-3": ("table-1-mlp", "table-1-lenet5"),
+    "figure-4": ("table-2-cifar10",),
+    "figure-c1": ("dynamics",),
+    "figure-c2": ("densities-mlp", "densities-lenet5"),
+}
+
+
+def draw(name: str, folder: Path) -> list[Path]:
+    """Draw a figure into the folder its experiments have written to: light and dark, as SVG and PNG."""
+    from lzero.report import density_figures, paper_figures, training_figures
+    from lzero.report.drawing import save_all
+
+    figures: dict[str, Callable[..., Figure]] = {
+        "figure-1": paper_figures.figure_1,
+        "figure-2": paper_figures.figure_2,
+        "figure-3": training_figures.figure_3,
+        "figure-4": training_figures.figure_4,
+        "figure-c1": training_figures.figure_c1,
+        "figure-c2": density_figures.figure_c2,
+    }
+    records = [read(folder / f"{source}.jsonl") for source in SOURCES[name]]
+    return save_all(figures[name](*records), folder, name)

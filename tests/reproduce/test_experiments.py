@@ -1,0 +1,73 @@
+"""Experiments: every row can be built, tables say what records hold, and small versions give what they must."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lzero import data
+from lzero.reproduce import EXPERIMENTS, records, tables
+from lzero.reproduce.running import plan, run
+from lzero.training.sweep import Trial
+
+DATA = Path("data")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_row_has_a_recipe_and_a_folder_of_its_own(name, quick, tmp_path):
+    experiment = EXPERIMENTS[name]
+    trials = plan(experiment, tmp_path, quick=quick)
+    assert (
+        len({trial.folder for trial in trials})
+        == len(trials)
+        == len(experiment.rows) * (1 if quick else experiment.seeds)
+    )
+    assert len({row.label for row in experiment.rows}) == len(experiment.rows)
+
+
+def finished(folder, seed, error):
+    """What a training leaves."""
+    folder.mkdir(parents=True)
+    size = {"params": 1000, "macs": 5000, "latency": 0.002}
+    small = {"params": 100 + seed, "macs": 1000, "latency": 0.001, "error": error}
+    layers = [
+        {"name": name, "before": 9, "after": k + seed} for k, name in enumerate(EXPERIMENTS["table-1-mlp"].layers)
+    ]
+    facts = {"epochs": 2, "seconds": 3.0, "machine": "a machine", "layers": layers}
+    (folder / "outcome.json").write_text(json.dumps({"dense": {**size, "error": None}, "compacted": small, **facts}))
+    group = {"l0": {"expected": 0.3, "multiplier": 2.0, "realised": 0.2, "violation": 0.0}}
+    macs = {"dense": 5000, "expected": 2500.0, "realised": 1000}
+    rows = [
+        {"epoch": 1, "loss": 0.5, "error": error / 2, "objective": {"groups": group}, "size": {"macs": macs}},
+        {"epoch": 2, "loss": 0.4, "error": error},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Trial({"row": "λ = 0.1/N", "seed": seed}, None, folder)
+
+
+def test_records_keep_what_tables_and_figures_need(tmp_path):
+    kept = [records.Record.of(finished(tmp_path / str(seed), seed, 0.01 * (seed + 1))) for seed in range(3)]
+    assert kept[0].curves["macs"] == [0.5, None]
+    assert kept[0].curves["multiplier l0"] == [2.0, None]
+    assert kept[1].best_error == 0.01
+    records.write(kept, tmp_path / "kept.jsonl")
+    assert records.read(tmp_path / "kept.jsonl") == kept
+    table = tables.markdown(EXPERIMENTS["table-1-mlp"], kept)
+    assert (
+        "| λ = 0.1/N | 219-214-100 | 1.4 | 1-2-3 | 2.00 ± 2.48 | 0.50 | 101 (10.1%) | 1,000 (20.0%) | 0.50× |" in table
+    )
+    assert "| ε = 33 % | 198-233-100 | 1.4 best / 1.69 | not run |" in table
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (DATA / "mnist").is_dir(), reason="no MNIST in data/")
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+@pytest.mark.parametrize(("name", "bound"), [("table-1-mlp", 0.06), ("table-1-lenet5", 0.05), ("dynamics", 0.06)])
+def test_small_versions_give_what_they_must(name, bound, tmp_path):
+    assert data.check("mnist", DATA)
+    for record in run(EXPERIMENTS[name], tmp_path, quick=True, data_dir=DATA, accelerator="cpu"):
+        assert record.error < bound, record.row
+        if "ε = 33" in record.row or "dual" in record.row:
+            assert record.params < 0.4 * record.dense_params
+    assert (tmp_path / f"{name}.md").read_text().count("not run") == 0

@@ -1,0 +1,60 @@
+"""The optimizers of recipes: whose rate follows the schedule, and who is decayed by whom."""
+
+import pytest
+import torch
+
+from lzero import recipes
+from lzero.objectives.expected_l2 import ExpectedL2
+from lzero.training.optimizers import make_optimizers, rate_at, set_rate
+from lzero.training.parts import make_gates, make_model
+
+
+def made(*changes):
+    recipe = recipes.load("digits", changes)
+    model = make_model(recipe)
+    sparsifier = make_gates(recipe, model, torch.zeros(1, 1, 8, 8))
+    return model, sparsifier, make_optimizers(recipe, model, sparsifier, 1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates"),
+    [
+        ([], [0.001, 0.001, 0.001]),
+        (["optimizer.schedule=cosine", "training.epochs=10"], [0.001, 0.0005, 0.0]),
+        (["optimizer.schedule=steps", "optimizer.milestones=[2, 7]", "optimizer.factor=0.1"], [0.001, 1e-4, 1e-5]),
+    ],
+)
+def test_schedules(changes, rates):
+    recipe = recipes.load("digits", changes)
+    assert [rate_at(recipe, epoch) for epoch in (0, 5, 10)] == pytest.approx(rates)
+
+
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_the_schedule_moves_the_weights_and_not_the_gates(kind):
+    _, sparsifier, optimizers = made(f"optimizer.kind={kind}", "gates.lr=0.07")
+    set_rate(optimizers[0], 0.5)
+    rates = {
+        id(p): group["lr"] for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]
+    }
+    assert rates.pop(id(sparsifier.log_alpha)) == 0.07
+    assert set(rates.values()) == {0.5}
+
+
+def test_gates_may_have_the_optimizer_of_the_weights():
+    _, sparsifier, (optimizer,) = made("optimizer.kind=sgd", "optimizer.lr=0.1", "gates.optimizer=same")
+    (gates,) = [g for g in optimizer.param_groups if any(p is sparsifier.log_alpha for p in g["params"])]
+    assert gates["lr"] == 0.1
+    assert gates["weight_decay"] == 0
+
+
+def test_what_the_objective_decays_is_not_decayed_twice():
+    penalty = ["objective.kind=penalty", "objective.l2=0.1", "optimizer.weight_decay=0.01"]
+    model, sparsifier, (optimizer,) = made(*penalty)
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    names = ExpectedL2(sparsifier).names()
+    assert names
+    for name, parameter in model.named_parameters():
+        if parameter is not sparsifier.log_alpha:
+            assert decay[id(parameter)] == (0.0 if name in names else 0.01)
+    _, _, (plain,) = made(*penalty[::2], "objective.kind=constraint")
+    assert plain.param_groups[0]["weight_decay"] == 0.01
