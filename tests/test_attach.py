@@ -352,3 +352,30 @@ def test_two_processes(program):
     ]
     results = [rank.communicate(timeout=120) for rank in ranks]
     assert all("fine" in out for out, _ in results), results
+
+
+class Interrupted(nn.Module):
+    """A model that is interrupted in the middle of its first forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.calls = nn.Linear(4, 16), nn.Linear(16, 2), 0
+
+    def forward(self, x):
+        hidden = self.first(x).tanh()
+        self.calls += 1
+        if self.calls == 4:
+            raise KeyboardInterrupt
+        return self.second(hidden)
+
+
+def test_after_an_interrupt_gates_are_drawn_anew():
+    model = Interrupted()
+    sparsifier = sparsify(model, torch.randn(3, 4), keep_rate=0.5)
+    model.calls, samples = 3, []
+    with pytest.raises(KeyboardInterrupt):
+        model(torch.randn(3, 4))
+    for _ in range(3):
+        model(torch.randn(3, 4)).sum().backward()
+        samples.append(sparsifier.bank.values.detach().clone())
+    assert len({tuple(sample.tolist()) for sample in samples}) == 3

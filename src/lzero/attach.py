@@ -6,6 +6,7 @@ name is a property. So state_dict keys, optimizers, copies and pickles see what 
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ class Bank:
 
     def begin(self, root: nn.Module, *_: object) -> None:
         """Draw one sample for this forward: the root's forward pre-hook."""
+        if self._depth and not _is_running(root):
+            self._depth = 0  # an interrupt has skipped the hook that ends a forward
         self._depth += 1
         if self._depth > 1:  # a model that calls itself is still in the same forward
             return
@@ -140,6 +143,17 @@ class Bank:
         empty: list[Any] = []
         now = {"values": None, "_pieces": (), "inside": False, "_depth": 0, "_pending": empty, "generator": None}
         return {**self.__dict__, **now}
+
+
+def _is_running(root: nn.Module) -> bool:
+    """Whether a forward of this module is under way, further up in what Python is doing."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        first = frame.f_code.co_varnames[:1]
+        if frame.f_code.co_name == "forward" and first and frame.f_locals.get(first[0]) is root:
+            return True
+    return False
 
 
 def _is_waiting(ref: weakref.ref[Any]) -> bool:

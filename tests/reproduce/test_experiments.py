@@ -1,12 +1,14 @@
 """Experiments: every row can be built, tables say what records hold, and small versions give what they must."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lzero import data
 from lzero.reproduce import EXPERIMENTS, records, tables
+from lzero.reproduce.figures import draw
 from lzero.reproduce.running import plan, run
 from lzero.training.sweep import Trial
 
@@ -58,6 +60,27 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
         "| λ = 0.1/N | 219-214-100 | 1.4 | 1-2-3 | 2.00 ± 2.48 | 0.50 | 101 (10.1%) | 1,000 (20.0%) | 0.50× |" in table
     )
     assert "| ε = 33 % | 198-233-100 | 1.4 best / 1.69 | not run |" in table
+
+
+def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
+    whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
+    kept = [
+        replace(whole, row=f"{method}, {share:.0%} of MACs", macs=int(5000 * share), error=0.01 / share, seed=seed)
+        for method in ("lzero", "narrower")
+        for share in (0.1, 0.5)
+        for seed in (0, 1)
+    ]
+    records.write([replace(whole, row="dense", macs=5000), *kept], tmp_path / "trade-off-lenet5.jsonl")
+    drawn = draw("trade-off-macs", tmp_path)
+    svg = next(path for path in drawn if path.name == "trade-off-macs.svg").read_text()
+    assert svg.startswith("<?xml")
+    assert len(drawn) == 4
+
+
+def test_shares_are_of_the_largest_network(tmp_path):
+    whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
+    narrow = replace(whole, dense_macs=500, macs=500)
+    assert [record.macs / record.dense_macs for record in tables.against_the_largest([whole, narrow])] == [0.2, 0.1]
 
 
 @pytest.mark.slow

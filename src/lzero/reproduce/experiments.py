@@ -173,12 +173,38 @@ def _wide(dataset: str, classes: int, errors: tuple[float, float, float, float])
     return Experiment(f"table-2-{dataset}", title, (), rows, 1, ("model.name=wrn-10-1", "training.epochs=1"))
 
 
+# Uniformly narrower LeNets, the widest whose MACs are within each share.
+NARROWER = {
+    0.02: (2, 4, 45),
+    0.05: (3, 9, 87),
+    0.1: (5, 14, 137),
+    0.2: (8, 21, 212),
+    0.3: (10, 26, 262),
+    0.5: (13, 34, 337),
+}
+
+
+def _trade_off() -> Experiment:
+    """LeNet-5 at several sizes: ours, and what it is compared with, all under one schedule."""
+    rows = [Row("dense", "mnist-lenet5-dense"), Row("dropout 0.5", "mnist-lenet5-dropout")]
+    for share, widths in NARROWER.items():
+        size, target = f"{share:.0%} of MACs", (f"objective.target={share}",)
+        rows += [
+            Row(f"lzero, {size}", "mnist-lenet5-macs", target),
+            Row(f"group lasso, {size}", "mnist-lenet5-lasso", target),
+            Row(f"narrower, {size}", "mnist-lenet5-dense", (f"model.options={{widths = {list(widths)}}}",)),
+        ]
+    title = "LeNet-5-Caffe on MNIST: error against size"
+    return Experiment("trade-off-lenet5", title, ("conv1", "conv2", "hidden"), tuple(rows), 5, ("training.epochs=1",))
+
+
 ALL = (
     MLP,
     LENET,
     DYNAMICS,
     _densities("mlp", MLP),
     _densities("lenet5", LENET),
+    _trade_off(),
     _wide("cifar10", 10, (4.00, 3.89, 3.83, 3.93)),
     _wide("cifar100", 100, (21.18, 18.85, 18.75, 19.04)),
 )

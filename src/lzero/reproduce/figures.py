@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from lzero.reproduce.experiments import LENET
 from lzero.reproduce.records import read
+from lzero.reproduce.tables import against_the_largest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
+
+    from lzero.reproduce.records import Record
 
 # The experiments that each figure is drawn from.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -20,6 +24,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "figure-4": ("table-2-cifar10",),
     "figure-c1": ("dynamics",),
     "figure-c2": ("densities-mlp", "densities-lenet5"),
+    "trade-off-macs": ("trade-off-lenet5",),
+    "trade-off-params": ("trade-off-lenet5",),
 }
 
 
@@ -35,6 +41,25 @@ def draw(name: str, folder: Path) -> list[Path]:
         "figure-4": training_figures.figure_4,
         "figure-c1": training_figures.figure_c1,
         "figure-c2": density_figures.figure_c2,
+        "trade-off-macs": lambda records: _trade_off(records, "macs"),
+        "trade-off-params": lambda records: _trade_off(records, "params"),
     }
     records = [read(folder / f"{source}.jsonl") for source in SOURCES[name]]
     return save_all(figures[name](*records), folder, name)
+
+
+def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"]) -> Figure:
+    """Error against size, a curve for each method, and the papers' rows as points."""
+    from lzero.report.density_figures import trade_off
+    from lzero.report.paper_networks import LENET as NETWORK
+    from lzero.report.paper_networks import architecture_share
+
+    methods: dict[str, list[Record]] = {}
+    for record in against_the_largest(records):
+        methods.setdefault(record.row.partition(",")[0], []).append(record)
+    published = {
+        f"{row.architecture} ({row.source})": (architecture_share(NETWORK, row.architecture, cost), row.error / 100)
+        for row in LENET.rows
+        if row.error is not None
+    }
+    return trade_off(methods, published, cost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lzero.report.seeds import interval
@@ -21,6 +22,7 @@ HEAD = (
 
 def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
     """The table of an experiment, and where its numbers come from."""
+    records = against_the_largest(records)
     lines = [_line(experiment, row, [r for r in records if r.row == row.label]) for row in experiment.rows]
     machines = ", ".join(sorted({record.machine for record in records}))
     epochs = sorted({record.epochs for record in records})
@@ -28,6 +30,12 @@ def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
     seconds = statistics.median([record.seconds for record in records])
     foot = f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}."
     return "\n".join((f"# {experiment.title}", "", *HEAD, *lines, "", foot, ""))
+
+
+def against_the_largest(records: Sequence[Record]) -> list[Record]:
+    """Records with the largest dense network of all as the one they are shares of: some networks begin smaller."""
+    params, macs = max(r.dense_params for r in records), max(r.dense_macs for r in records)
+    return [replace(record, dense_params=params, dense_macs=macs) for record in records]
 
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
@@ -51,7 +59,9 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
 
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
-    """The widths of the compacted networks, in the papers' order: medians over seeds."""
+    """The widths of the compacted networks, in the papers' order: medians over seeds; none without gates."""
+    if not any(record.widths for record in records):
+        return "–"
     return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in experiment.layers)
 
 
