@@ -241,3 +241,16 @@ def test_a_killed_process_is_resumed_bitwise(sent, tmp_path):
     assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
     one, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts"))
     assert one == other
+
+
+def test_a_penalty_may_rise_from_zero(few):
+    changes = ["objective.kind=penalty", "objective.warm_up=0.5", "training.epochs=2"]
+    session = build(recipes.load("digits", changes), few, accelerator="cpu")
+    terms = []
+    for rows in session.batches.rows(0):
+        session.before_step()
+        session.step(rows)
+        session.after_step()
+        terms.append(session.objective.record.term.item())
+    assert terms[0] == 0
+    assert terms == sorted(terms)

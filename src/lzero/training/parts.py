@@ -16,7 +16,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
 from lzero.objectives.group_lasso import GroupLasso
-from lzero.objectives.schedules import linear
+from lzero.objectives.schedules import constant, linear
 from lzero.sparsify import sparsify
 
 if TYPE_CHECKING:
@@ -98,17 +98,17 @@ def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int,
         return None
     if aim.kind == "lasso":
         return _lasso(recipe, sparsifier, num_data, steps)
+    schedule = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
     if aim.kind == "penalty":
         strength = aim.strength
         if isinstance(strength, dict):
             strength = {glob: number / num_data for glob, number in strength.items()}
         elif not isinstance(strength, str):
             strength = strength / num_data
-        return Penalty(sparsifier, strength, num_data=num_data, l2=aim.l2)
+        return Penalty(sparsifier, strength, num_data=num_data, l2=aim.l2, schedule=schedule or constant)
     duals: dict[str, Dual | None] = {
         "default": None, "ascent": Ascent(aim.dual_lr), "restarts": RestartedAscent(aim.dual_lr)
     }  # fmt: skip
-    schedule = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
     return Constraint(
         sparsifier, aim.target, aim.cost, per=aim.per, steps=steps if aim.dual == "default" else None,
         schedule=schedule, dual=duals[aim.dual], violation=aim.violation,
