@@ -70,7 +70,7 @@ MLP = Experiment(
         ),
     ),
     5,
-    ("training.epochs=3", "gates.lr=0.02"),
+    ("training.epochs=3", "gates.lr=0.03", "objective.dual_lr=0.02"),
 )
 
 LENET = Experiment(
@@ -107,7 +107,7 @@ LENET = Experiment(
         ),
     ),
     5,
-    ("training.epochs=2", "gates.lr=0.02"),
+    ("training.epochs=2", "gates.lr=0.03", "objective.dual_lr=0.02"),
 )
 
 DYNAMICS = Experiment(
