@@ -220,3 +220,4 @@ def test_only_known_formats_are_written(tmp_path):
 
 def test_a_training_of_one_epoch_is_drawn(tmp_path):
     save(figure_4([record("a", macs=[0.5])]), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 0

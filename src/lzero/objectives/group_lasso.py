@@ -90,9 +90,4 @@ class GroupLasso(Objective):
     @property
     def record(self) -> Record:
         """What the norms were; nothing is violated, and nothing is closed before the end."""
-        with torch.no_grad():
-            expected = self._meter.shares(self.sparsifier.law.prob_active)
-            realised = self._meter.shares(self.open_gates())
-            term = self.forward() if self._term is None else self._term
-        multiplier, zero = (self.strength * self._factor).expand_as(expected), torch.zeros_like(expected)
-        return Record(self.steps, (self._meter.cost,), term, expected, realised, zero, multiplier, self._task_loss)
+        return self._without_violation((self._meter.cost,), self._meter, self.strength * self._factor)

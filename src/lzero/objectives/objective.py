@@ -14,7 +14,7 @@ from lzero.objectives.schedules import Schedule, check_schedule, constant
 from lzero.sparsifier import Sparsifier
 
 if TYPE_CHECKING:
-    from lzero.budgets import Budget
+    from lzero.budgets import Budget, Meter
 
 LOOK_EVERY = 100  # steps between two looks at a GPU, which has to wait for each
 
@@ -142,6 +142,15 @@ class Objective(nn.Module):
     def record(self) -> Record:
         """What the objective did in its last step."""
         raise NotImplementedError
+
+    def _without_violation(self, names: tuple[str, ...], meter: Meter, multiplier: Tensor) -> Record:
+        """The record of an objective that has no target."""
+        with torch.no_grad():
+            expected = meter.shares(self.sparsifier.law.prob_active)
+            realised = meter.shares(self.open_gates())
+            term = self.forward() if self._term is None else self._term
+        zero, multiplier = torch.zeros_like(expected), multiplier.expand_as(expected)
+        return Record(self.steps, names, term, expected, realised, zero, multiplier, self._task_loss)
 
     def __add__(self, other: Objective) -> Objective:
         from lzero.objectives.total import Total

@@ -82,13 +82,7 @@ class Penalty(Objective):
     @property
     def record(self) -> Record:
         """What the penalty was; nothing is violated."""
-        with torch.no_grad():
-            expected = self._meter.shares(self.sparsifier.law.prob_active)
-            realised = self._meter.shares(self.open_gates())
-            term = self.forward() if self._term is None else self._term
-        multiplier = self.strength * self._factor
-        zero = torch.zeros_like(expected)
-        return Record(self.steps, self.names, term, expected, realised, zero, multiplier, self._task_loss)
+        return self._without_violation(self.names, self._meter, self.strength * self._factor)
 
 
 def _strength(strength: float | Criterion, num_data: int | None) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from lzero.data import Batches, statistics
 from lzero.training.averaging import Polyak
@@ -46,7 +46,6 @@ def build(
     model = fabric.to_device(model)
     train, test = parts_of(recipe, dataset)
     batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
-    mean, std = (number.to(device) for number in statistics(train.images))
     steps = gated_steps(recipe, len(batches))
     sparsifier = make_gates(recipe, model, torch.zeros(1, *dataset.shape, device=device))
     # What differs between processes comes from generators of its own; all else is drawn alike by all of them.
@@ -64,7 +63,7 @@ def build(
         None,
         batches,
         Batches(test, TEST_BATCH, device=device),
-        (mean, std) if recipe.data.normalise else None,
+        _statistics(train.images, device) if recipe.data.normalise else None,
         Generator(device).manual_seed(seed + rank + 1_000_000),
         gate_noise,
         dense,
@@ -80,3 +79,8 @@ def gated_steps(recipe: Recipe, per_epoch: int) -> int:
     """The steps that gates are trained for."""
     after = recipe.shrink.freeze_after
     return max(1, math.ceil(recipe.training.epochs * (1.0 if after is None else after)) * per_epoch)
+
+
+def _statistics(images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    mean, std = statistics(images)
+    return mean.to(device), std.to(device)
