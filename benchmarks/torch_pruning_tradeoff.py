@@ -89,6 +89,7 @@ def record(session: Session, outcome: Outcome, rows: Sequence[dict[str, Any]], l
     return Record(
         row=label,
         seed=session.recipe.training.seed,
+        recipe=records.digest(session.recipe),
         error=small.error,
         best_error=min([small.error, *(row["error"] for row in rows[last:])]),
         params=small.params,

@@ -14,6 +14,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import torch
 
 from lzero import data, recipes
 from lzero.latency import machine
+from lzero.recipes import Recipe
 from lzero.training import fit
 from lzero.training.building import build
 from lzero.training.loop import dense_recipe, training
@@ -29,7 +32,7 @@ from lzero.training.session import Session
 from lzero.training.sweep import sweep
 
 LENET = "mnist-lenet5-penalty"
-LENET_CHANGES = ["gates.lr=0.02", "shrink.every=1"]
+LENET_CHANGES = ["gates.lr=0.005", "shrink.every=1", "shrink.steps=auto"]
 WRN = "cifar10-wrn-28-10-macs"
 
 
@@ -62,23 +65,20 @@ def _typical(times: Sequence[float]) -> float:
 
 
 def lenet(changes: Sequence[str], data_dir: str) -> None:
-    """Print the ratios of gated trainings to a dense one, and the time of epochs beside the expected MACs."""
-    gated = recipes.load(LENET, [*LENET_CHANGES, *changes])
-    in_parts = recipes.load(LENET, [*LENET_CHANGES, *changes, "shrink.steps=auto"])
-    dataset = data.load("mnist", data_dir)
-    kinds = {"dense": dense_recipe(gated), "shrinking": gated, "shrinking, steps in parts": in_parts}
-    sessions = {name: build(recipe, dataset) for name, recipe in kinds.items()}
+    """Print the ratio of a gated training to a dense one, and the time of epochs beside the expected MACs."""
+    gated, dataset = recipes.load(LENET, [*LENET_CHANGES, *changes]), data.load("mnist", data_dir)
+    sessions = {name: build(recipe, dataset) for name, recipe in (("dense", dense_recipe(gated)), ("gated", gated))}
     rows = in_turn(sessions)
     whole = {name: sum(row["took"] for row in each) for name, each in rows.items()}
     for name, session in sessions.items():
         outcome = finish(session, None)
         share = f"{outcome.compacted.macs / outcome.dense.macs:.1%} of MACs, error {outcome.compacted.error:.2%}"
-        print(f"{name:28}{whole[name] / whole['dense']:6.3f}×  {whole[name]:7.1f} s  {share}")
-    print(f"time over dense, {machine()}\nepoch  expected MACs  shrinking  in parts")
-    for k, row in enumerate(rows["shrinking"]):
+        print(f"{name:8}{whole[name] / whole['dense']:6.3f}×  {whole[name]:7.1f} s  {share}")
+    print(f"time over dense, {machine()}\nepoch  expected MACs   time  steps")
+    for k, (row, dense) in enumerate(zip(rows["gated"], rows["dense"], strict=True)):
         expected = row["size"]["macs"]["expected"] / row["size"]["macs"]["dense"]
-        ratios = [rows[name][k]["took"] / rows["dense"][k]["took"] for name in list(kinds)[1:]]
-        print(f"{k + 1:5}  {expected:13.3f}  {ratios[0]:9.3f}  {ratios[1]:8.3f}")
+        kind = "in parts" if row["in_parts"] else "full"
+        print(f"{k + 1:5}  {expected:13.3f}  {row['took'] / dense['took']:5.3f}  {kind}")
 
 
 def wrn(changes: Sequence[str], data_dir: str, out: Path) -> None:
@@ -103,19 +103,20 @@ def many(changes: Sequence[str], data_dir: str, count: int = 16) -> None:
     print(f"{count} LeNets / one: {seconds[count]:.1f} s / {seconds[1]:.1f} s = {ratio:.2f}, {machine()}")
 
 
-def memory(changes: Sequence[str], data_dir: str, steps: int = 8) -> None:
-    """Print the peak memory of gated training over dense."""
-    recipe, peaks = recipes.load(WRN, changes), []
-    for each in (dense_recipe(recipe), recipe):
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        with torch.cuda.stream(torch.cuda.Stream()):
-            session = build(each, data.load(each.data.name, data_dir))
-            for _, _ in zip(range(steps), training(session, None), strict=False):
-                pass
-        peaks.append(torch.cuda.max_memory_allocated())
-        del session
-    print(f"peak memory gated / dense, {recipe.title}: {peaks[1] / peaks[0]:.3f}, {machine()}")
+def memory(changes: Sequence[str], data_dir: str) -> None:
+    """Print the peak memory of gated training over dense, each in a process of its own."""
+    recipe = recipes.load(WRN, changes)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        dense, gated = pool.map(_peak, (dense_recipe(recipe), recipe), (data_dir, data_dir))
+    print(f"peak memory gated / dense, {recipe.title}: {gated / dense:.3f} ({gated:,} bytes), {machine()}")
+
+
+def _peak(recipe: Recipe, data_dir: str, steps: int = 8) -> int:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        session = build(recipe, data.load(recipe.data.name, data_dir))
+        for _, _ in zip(range(steps), training(session, None), strict=False):
+            pass
+    return torch.cuda.max_memory_allocated()
 
 
 def main() -> None:

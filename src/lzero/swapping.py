@@ -163,6 +163,12 @@ def _inputs_at(index: Tensor, _: nn.Module, args: tuple[Tensor, ...]) -> tuple[T
     return (args[0].index_select(-1, index), *args[1:])
 
 
+def _laid_out_as(raw: Tensor, part: Tensor) -> Tensor:
+    """Channels last where the whole tensor has them so: a convolution passes on the layout of its weights."""
+    is_last = raw.dim() == 4 and raw.is_contiguous(memory_format=torch.channels_last) and not raw.is_contiguous()
+    return part.contiguous(memory_format=torch.channels_last) if is_last else part
+
+
 def _swap(module: nn.Module, tensors: list[Sliced], indices: Indices, made: dict[int, Tensor], undo: ExitStack) -> None:
     """Let a module hold slices, with the attributes that go with them; tensors that were shared stay shared."""
     before = {tensor.name: tensor.held[tensor.name].shape for tensor in tensors}
@@ -174,7 +180,7 @@ def _swap(module: nn.Module, tensors: list[Sliced], indices: Indices, made: dict
             part = raw
             for dim, index in chosen:
                 part = part.index_select(dim, index)
-            made[id(raw)] = part
+            made[id(raw)] = _laid_out_as(raw, part)
         undo.callback(tensor.put_back, raw, chosen)
         tensor.held[tensor.name] = made[id(raw)]
     undo.callback(vars(module).update, {name: vars(module)[name] for name in SIZES if name in vars(module)})

@@ -25,7 +25,7 @@ def record(row, seed=0, *, final=0.02, share=0.5, **curves):
     falling = [0.8 / (epoch + seed + 1) for epoch in range(count)]
     whole = {"epoch": [float(epoch + 1) for epoch in range(count)], "macs": falling, "loss": falling, "error": falling}
     return Record(
-        row, seed, final, final, round(2000 * share**2), round(DENSE * share), 2000, DENSE, 1.0, 1.0, {}, {}, count,
+        row, seed, "", final, final, round(2000 * share**2), round(DENSE * share), 2000, DENSE, 1.0, 1.0, {}, {}, count,
         1.0, "two cores", whole | {name.replace("_", " "): numbers for name, numbers in curves.items()},
     )  # fmt: skip
 

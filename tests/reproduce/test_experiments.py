@@ -3,14 +3,20 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
 from lzero import data
+from lzero.recipes import load
+from lzero.report.paper_networks import LENET, MLP, architecture_share
 from lzero.reproduce import EXPERIMENTS, records, tables
 from lzero.reproduce.figures import draw
+from lzero.reproduce.mnist import SIZES
+from lzero.reproduce.rows import Experiment, Row
 from lzero.reproduce.running import plan, run
 from lzero.training.sweep import Trial
+from lzero.zoo import make
 
 DATA = Path("data")
 
@@ -19,12 +25,8 @@ DATA = Path("data")
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_row_has_a_recipe_and_a_folder_of_its_own(name, quick, tmp_path):
     experiment = EXPERIMENTS[name]
-    trials = plan(experiment, tmp_path, quick=quick)
-    assert (
-        len({trial.folder for trial in trials})
-        == len(trials)
-        == len(experiment.rows) * (1 if quick else experiment.seeds)
-    )
+    trials = plan(experiment, tmp_path, quick=quick, seeds=2)
+    assert len({trial.folder for trial in trials}) == len(trials) == 2 * len(experiment.rows)
     assert len({row.label for row in experiment.rows}) == len(experiment.rows)
 
 
@@ -33,9 +35,7 @@ def finished(folder, seed, error):
     folder.mkdir(parents=True)
     size = {"params": 1000, "macs": 5000, "latency": 0.002}
     small = {"params": 100 + seed, "macs": 1000, "latency": 0.001, "error": error}
-    layers = [
-        {"name": name, "before": 9, "after": k + seed} for k, name in enumerate(EXPERIMENTS["table-1-mlp"].layers)
-    ]
+    layers = [{"name": name, "before": 9, "after": k + seed} for k, name in enumerate(MLP.keep)]
     facts = {"epochs": 2, "seconds": 3.0, "machine": "a machine", "layers": layers}
     (folder / "outcome.json").write_text(json.dumps({"dense": {**size, "error": None}, "compacted": small, **facts}))
     group = {"l0": {"expected": 0.3, "multiplier": 2.0, "realised": 0.2, "violation": 0.0}}
@@ -45,7 +45,7 @@ def finished(folder, seed, error):
         {"epoch": 2, "loss": 0.4, "error": error},
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Trial({"row": "λ = 0.1/N", "seed": seed}, None, folder)
+    return Trial({"row": "λ = 0.1/N", "seed": seed}, load("digits"), folder)
 
 
 def test_records_keep_what_tables_and_figures_need(tmp_path):
@@ -57,9 +57,10 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
     assert records.read(tmp_path / "kept.jsonl") == kept
     table = tables.markdown(EXPERIMENTS["table-1-mlp"], kept)
     assert (
-        "| λ = 0.1/N | 219-214-100 | 1.4 | 1-2-3 | 2.00 ± 2.48 | 0.50 | 101 (10.1%) | 1,000 (20.0%) | 0.50× |" in table
+        "| λ = 0.1/N | 219-214-100 | 261 | 1.4 | 1-2-3 | 101 (10.1%) | 1,000 (20.0%) | 2.00 ± 2.48 | 0.50 | 0.50× |"
+        in table
     )
-    assert "| ε = 33 % | 198-233-100 | 1.4 best / 1.69 | not run |" in table
+    assert "| ε = 33 % | 198-233-100 | | 1.4 best / 1.69 | not run |" in table
 
 
 def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
@@ -81,6 +82,56 @@ def test_shares_are_of_the_largest_network(tmp_path):
     whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
     narrow = replace(whole, dense_macs=500, macs=500)
     assert [record.macs / record.dense_macs for record in tables.against_the_largest([whole, narrow])] == [0.2, 0.1]
+
+
+@pytest.mark.parametrize("network", [MLP, LENET], ids=lambda network: network.name)
+def test_our_defaults_get_the_parameters_of_the_papers_architectures(network):
+    dense = sum(parameter.numel() for parameter in make(network.name).parameters())
+    for architecture, params in SIZES[network.name].items():
+        assert params == round(dense * architecture_share(network, architecture, "params"))
+
+
+def test_the_best_epoch_is_one_within_the_budget(tmp_path):
+    trial = finished(tmp_path / "run", 0, 0.02)
+    assert records.Record.of(trial).best_error == 0.01
+    path = trial.folder / "metrics.jsonl"
+    path.write_text(path.read_text().replace('"violation": 0.0', '"violation": 0.1'))
+    assert records.Record.of(trial).best_error == 0.02
+
+
+SMALL = Experiment(
+    "small",
+    "Digits",
+    (
+        Row("gated", "digits", ("training.epochs=1",)),
+        Row("dense", "digits", ("training.epochs=1", "gates.units=none", "objective.kind=none")),
+    ),
+    1,
+    (),
+)
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+def test_only_what_has_no_record_is_trained(tmp_path):
+    told = []
+    first = run(SMALL, tmp_path, accelerator="cpu", workers=1, on_record=told.append)
+    assert [record.row for record in told] == ["gated", "dense"]
+    rmtree(tmp_path / "runs")  # records alone are enough to go on
+    assert run(SMALL, tmp_path, accelerator="cpu", on_record=told.append) == first
+    assert len(told) == 2
+    run(SMALL, tmp_path, accelerator="cpu", workers=1, seeds=2, on_record=told.append)
+    assert [(record.row, record.seed) for record in told[2:]] == [("gated", 1), ("dense", 1)]
+    assert len(run(SMALL, tmp_path, accelerator="cpu")) == 4  # seeds beyond those asked for are kept
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+def test_records_of_other_settings_do_not_count(tmp_path):
+    run(SMALL, tmp_path, accelerator="cpu", workers=1)
+    gated, dense = SMALL.rows
+    other = replace(SMALL, rows=(gated, replace(dense, changes=(*dense.changes, "optimizer.lr=0.002"))))
+    told = []
+    assert len(run(other, tmp_path, accelerator="cpu", workers=1, on_record=told.append)) == 2
+    assert [record.row for record in told] == ["dense"]
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ KINDS = {
     "plain": ["gates.units=none", "objective.kind=none"],
     "frozen": [*CLOSING, "shrink.freeze_after=0.5"],
     "frozen, averaged": ["shrink.freeze_after=0.5", "training.average=0.9"],
+    "channels last": [*CLOSING, "training.channels_last=true", "optimizer.kind=sgd", "optimizer.lr=0.05"],
     "accumulated": ["training.accumulate=4"],
     "lasso": ["objective.kind=lasso", "objective.target=0.3", "shrink.freeze_after=0.5"],
     "in parts": [*CLOSING, "shrink.steps=subnetwork", "gates.keep_rate=0.5"],
@@ -82,6 +83,18 @@ def test_an_interrupted_run_is_bitwise_the_one_that_was_not(kind, few, tmp_path)
     assert all(torch.equal(one[name], other[name]) for name in one)
     if kind.startswith("shrinking"):
         assert sum(row["removed"] for row in numbers(tmp_path / "whole")[:2]) > 0  # a shrunken model was resumed
+
+
+def test_averages_of_a_resumed_run_lie_in_memory_as_its_weights(few, tmp_path):
+    """Fused optimizers refuse to work otherwise."""
+    recipe = recipes.load("digits", ["training.epochs=1", "training.channels_last=true", "objective.target=1.0"])
+    fit(recipe, tmp_path, dataset=few, accelerator="cpu")
+    session, run = build(recipe, few, accelerator="cpu"), RunFolder(tmp_path)
+    checkpoint.restore(session, run.checkpoint, run.config.read_text())
+    (states,) = [optimizer.state for optimizer in session.optimizers if len(optimizer.state) > 1]
+    images = [parameter for parameter in states if parameter.dim() == 4]
+    assert any(not parameter.is_contiguous() for parameter in images)
+    assert all(states[parameter]["exp_avg"].stride() == parameter.stride() for parameter in images)
 
 
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")

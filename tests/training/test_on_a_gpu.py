@@ -69,8 +69,9 @@ def test_after_freezing_a_plain_network_is_replayed(few):
     assert rows[-1]["loss"] < rows[2]["loss"]
 
 
-def test_a_resumed_run_goes_on_where_it_was(few, tmp_path):
-    recipe = recipes.load("digits", [*SHORT, "training.average=0.9"])
+@pytest.mark.parametrize("kind", ["penalty, averaged", "half, sgd"])
+def test_a_resumed_run_goes_on_where_it_was(kind, few, tmp_path):
+    recipe = recipes.load("digits", [*SHORT, *KINDS[kind]])
     whole, parts = [], []
     fit(recipe, dataset=few, accelerator="cuda", on_epoch=whole.append)
     asked = iter([False] * 25 + [True])

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from lzero.cli.app import app, errors_for_people
 from lzero.cli.source import AsJson, Input, Name, Source, Weights, find
-from lzero.cutting import plan_of
 from lzero.measure import measure
-from lzero.training.outcome import layers_of
+from lzero.training.outcome import layers_of, widths_of
 from lzero.training.parts import make_gates
 
 Sizes = dict[str, Any]  # as JSON has it: sizes of the dense and the compacted network, gates, and layers
@@ -48,9 +47,7 @@ def sizes_of(source: Source, weights: Path | None = None, given: list[str] | Non
     if gated is not None:
         sizes["gates"] = len(gated.log_alpha)
     if gated is not None and small is not None:
-        cut = plan_of(small)["sites"]  # none where the weights are those of another training
-        widths = {site.name: site.size for site in gated.structure.sites if site.name in cut}
-        sizes["layers"] = [asdict(layer) for layer in layers_of(small, widths)]
+        sizes["layers"] = [asdict(layer) for layer in layers_of(small, widths_of(gated))]
     return sizes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from lzero.reproduce.experiments import LENET
+from lzero.reproduce.mnist import LENET
 from lzero.reproduce.records import read
 from lzero.reproduce.tables import against_the_largest
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
+from lzero.recipes.settings import as_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lzero.recipes import Recipe
     from lzero.training.sweep import Trial
 
 CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
@@ -20,12 +23,13 @@ CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
 
 @dataclass(frozen=True)
 class Record:
-    """One training of one row."""
+    """One training of one row; `recipe` is the digest of what was set."""
 
     row: str
     seed: int
+    recipe: str
     error: float
-    best_error: float
+    best_error: float  # of all epochs within the budget
     params: int
     macs: int
     dense_params: int
@@ -49,8 +53,9 @@ class Record:
         return cls(
             row=trial.settings["row"],
             seed=trial.settings["seed"],
+            recipe=digest(trial.recipe),
             error=small["error"],
-            best_error=min(row["error"] for row in rows),
+            best_error=min(row["error"] for row in rows if _is_within(row) or row is rows[-1]),
             params=small["params"],
             macs=small["macs"],
             dense_params=dense["params"],
@@ -64,6 +69,22 @@ class Record:
             machine=outcome["machine"],
             curves=_curves(rows),
         )
+
+
+def digest(recipe: Recipe) -> str:
+    """A short name for all settings of a training: a record of other settings is no record of it.
+
+    >>> from lzero.recipes import load
+    >>> digest(load("digits")) == digest(load("digits", ["training.seed=1"]))
+    False
+    """
+    return hashlib.sha256(as_toml(recipe).encode()).hexdigest()[:12]
+
+
+def _is_within(row: dict[str, Any]) -> bool:
+    """Whether an epoch ended within its budgets; without any it did."""
+    groups = row.get("objective", {}).get("groups", {})
+    return all(group["violation"] <= 0 for group in groups.values())
 
 
 def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:

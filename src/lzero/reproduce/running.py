@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lzero.recipes import load
@@ -10,11 +11,12 @@ from lzero.reproduce import records, tables
 from lzero.training.sweep import Trial, train_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Sequence
 
-    from lzero.reproduce.experiments import Experiment
     from lzero.reproduce.records import Record
+    from lzero.reproduce.rows import Experiment, Row
+
+Key = tuple[int, str]  # seed, row
 
 
 def run(
@@ -28,29 +30,45 @@ def run(
     workers: int | None = None,
     on_record: Callable[[Record], None] = lambda _: None,
 ) -> list[Record]:
-    """Train what is missing; write `<name>.jsonl` with all records and `<name>.md` with the table."""
-    trials = plan(experiment, out / "runs", quick=quick, seeds=seeds)
-    for trial in train_all(trials, data_dir=data_dir, accelerator=accelerator, workers=workers):
-        on_record(records.Record.of(trial))
-    found = [records.Record.of(trial) for trial in trials]
-    records.write(found, out / f"{experiment.name}.jsonl")
+    """Train what `<name>.jsonl` has no record of; add to it, and write `<name>.md` with the table."""
+    path, count = out / f"{experiment.name}.jsonl", seeds or (1 if quick else experiment.seeds)
+    trials = plan(experiment, out / "runs", quick=quick, seeds=count)
+    kept = _still_valid(records.read(path) if path.exists() else [], experiment, quick=quick)
+    for trial in _trained([trial for trial in trials if _key(trial) not in kept], data_dir, accelerator, workers):
+        record = kept[_key(trial)] = records.Record.of(trial)
+        records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
+        on_record(record)
+    found = [kept[key] for key in sorted(kept)]
     (out / f"{experiment.name}.md").write_text(tables.markdown(experiment, found), encoding="utf-8")
     return found
 
 
-def plan(experiment: Experiment, folder: Path, *, quick: bool = False, seeds: int | None = None) -> list[Trial]:
+def plan(experiment: Experiment, folder: Path, *, quick: bool, seeds: int) -> list[Trial]:
     """All trainings of an experiment; those of the first seed come first."""
-    count = seeds or (1 if quick else experiment.seeds)
-    place = folder / (f"{experiment.name}-quick" if quick else experiment.name)
-    return [
-        Trial(
-            {"row": row.label, "seed": seed},
-            load(row.recipe, [*experiment.settings(row, quick=quick), f"training.seed={seed}"]),
-            place / f"{k}-{_slug(row.label)}" / str(seed),
-        )
-        for seed in range(count)
-        for k, row in enumerate(experiment.rows)
-    ]
+    return [_trial(experiment, row, seed, folder, quick=quick) for seed in range(seeds) for row in experiment.rows]
+
+
+def _trial(experiment: Experiment, row: Row, seed: int, folder: Path, *, quick: bool) -> Trial:
+    recipe = load(row.recipe, [*experiment.settings(row, quick=quick), f"training.seed={seed}"])
+    place = folder / experiment.name / f"{_slug(row.label)}-{seed}-{records.digest(recipe)}"
+    return Trial({"row": row.label, "seed": seed}, recipe, place)
+
+
+def _still_valid(found: Sequence[Record], experiment: Experiment, *, quick: bool) -> dict[Key, Record]:
+    """Records of rows that the experiment has, trained as it says today."""
+    plans = plan(experiment, Path(), quick=quick, seeds=1 + max((record.seed for record in found), default=-1))
+    recipes = {_key(trial): records.digest(trial.recipe) for trial in plans}
+    return {(r.seed, r.row): r for r in found if recipes.get((r.seed, r.row)) == r.recipe}
+
+
+def _trained(trials: Sequence[Trial], data_dir: Path | None, accelerator: str, workers: int | None) -> Iterator[Trial]:
+    """Those whose folder is finished, then the others as they finish."""
+    yield from [trial for trial in trials if trial.is_finished]
+    yield from train_all(trials, data_dir=data_dir, accelerator=accelerator, workers=workers)
+
+
+def _key(trial: Trial) -> Key:
+    return trial.settings["seed"], trial.settings["row"]
 
 
 def _slug(label: str) -> str:

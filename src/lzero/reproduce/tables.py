@@ -6,17 +6,18 @@ import statistics
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lzero.report.paper_networks import architecture_share
 from lzero.report.seeds import interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lzero.reproduce.experiments import Experiment, Row
     from lzero.reproduce.records import Record
+    from lzero.reproduce.rows import Experiment, Row
 
 HEAD = (
-    "| setting | paper | paper's error % | ours | error %, last epoch | best | parameters | MACs | latency |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    "| setting | paper | parameters | error % | ours | parameters | MACs | error %, last epoch | best | latency |",
+    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
 )
 
 
@@ -43,16 +44,17 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
         f"{number:g} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
     )
     if not records:
-        return f"| {row.label} | {row.architecture} | {theirs} | not run | | | | | |"
+        return f"| {row.label} | {row.architecture} | | {theirs} | not run | | | | | |"
     cells = (
         row.label,
         row.architecture,
+        _published_params(experiment, row, records[0].dense_params),
         theirs,
         architecture(experiment, records),
-        _percent([record.error for record in records]),
-        f"{100 * min(record.best_error for record in records):.2f}",
         _share([record.params for record in records], records[0].dense_params),
         _share([record.macs for record in records], records[0].dense_macs),
+        _percent([record.error for record in records]),
+        f"{100 * min(record.best_error for record in records):.2f}",
         f"{statistics.median(record.latency / record.dense_latency for record in records):.2f}×",
     )
     return f"| {' | '.join(cells)} |"
@@ -60,9 +62,17 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
     """The widths of the compacted networks, in the papers' order: medians over seeds; none without gates."""
-    if not any(record.widths for record in records):
+    if experiment.network is None or not any(record.widths for record in records):
         return "–"
-    return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in experiment.layers)
+    layers = experiment.network.keep
+    return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in layers)
+
+
+def _published_params(experiment: Experiment, row: Row, dense: int) -> str:
+    """The parameters of the architecture that was published, counted as ours are."""
+    if experiment.network is None or not row.architecture:
+        return ""
+    return f"{architecture_share(experiment.network, row.architecture, 'params') * dense:,.0f}"
 
 
 def _width(record: Record, layer: str) -> int:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from lzero.data import Batches, statistics
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers
+from lzero.training.outcome import widths_of
 from lzero.training.parts import make_gates, make_model, make_objective, parts_of, start_from
 from lzero.training.processes import processes
 from lzero.training.session import Session
@@ -67,7 +68,7 @@ def build(
         Generator(device).manual_seed(seed + rank + 1_000_000),
         gate_noise,
         dense,
-        {} if sparsifier is None else {site.name: site.size for site in sparsifier.structure.sites},
+        {} if sparsifier is None else widths_of(sparsifier),
         torch.zeros((), device=device),
     )
     session.set_up()

@@ -108,6 +108,7 @@ def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True)
             if int(facts["epoch"]) or int(facts["position"]):
                 _check_optimizer(optimizer, state)
             optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+            _lay_out_alike(optimizer)
         if to_go_on:
             _set_random_states(session, _part(tensors, "random"))
         session.total_loss.copy_(tensors["loss"])
@@ -117,6 +118,14 @@ def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True)
     except (RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         why = " ".join(str(error).split())
         raise CheckpointError(f"{path}: it does not fit this recipe's model ({why})") from error
+
+
+def _lay_out_alike(optimizer: Optimizer) -> None:
+    """Give averages the memory format of their parameter, which fused optimizers ask for and files do not keep."""
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                state[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _set_random_states(session: Session, states: dict[str, Tensor]) -> None:

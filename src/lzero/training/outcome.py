@@ -11,12 +11,12 @@ import torch
 from lzero import storage
 from lzero.cutting import plan_of
 from lzero.latency import latency, machine
-from lzero.layers import IndexedLinear
 from lzero.measure import measure
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from lzero.sparsifier import Sparsifier
     from lzero.training.folder import RunFolder
     from lzero.training.session import Session
 
@@ -67,9 +67,10 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
     """Compact the averaged weights, where there are any, to the budget, where there is one; measure and write."""
     small = session.compacted()
     device, shape = session.fabric.device, session.batches.images.shape[1:]
-    dense = session.dense.to(device)
+    layout = torch.channels_last if session.recipe.training.channels_last else torch.preserve_format
+    dense = session.dense.to(device).to(memory_format=layout)  # type: ignore[call-overload]
     batch = torch.zeros(LATENCY_BATCH, *shape, device=device)
-    seconds = latency({"dense": dense, "compacted": small}, batch)
+    seconds = latency({"dense": dense, "compacted": small}, batch.to(memory_format=layout))
 
     def size(name: str, model: nn.Module, error: float | None) -> Size:
         count = measure(model, batch[:1])
@@ -91,13 +92,20 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
     return outcome
 
 
+def widths_of(sparsifier: Sparsifier) -> dict[str, int]:
+    """The units of each site, and the inputs of each dense layer that have gates of their own."""
+    sites = {site.name: site.size for site in sparsifier.structure.sites}
+    return sites | {group.name: group.stop - group.start for group in sparsifier.groups if group.columns is not None}
+
+
 def layers_of(small: nn.Module, widths: dict[str, int]) -> tuple[Layer, ...]:
-    """The sites of a compacted model, and its dense layers that choose their inputs, before and after."""
-    plan = plan_of(small)
-    sites = [Layer(name, before, len(plan["sites"][name])) for name, before in widths.items()]
-    chosen = [
-        Layer(f"inputs of {name}", plan["dense"][f"{name}.weight"][1], len(module.index))
-        for name, module in small.named_modules()
-        if isinstance(module, IndexedLinear)
-    ]
-    return (*sites, *chosen)
+    """What is left in a compacted model of the sites it was cut at, and of inputs that had gates of their own."""
+    sites = plan_of(small).get("sites", {})
+    left = {name: len(sites[name]) if name in sites else _inputs(small, name) for name in widths}
+    return tuple(Layer(name, widths[name], after) for name, after in left.items() if after is not None)
+
+
+def _inputs(small: nn.Module, name: str) -> int | None:
+    """The inputs that a dense layer reads, where the name is of such."""
+    layer = name.removeprefix("inputs of ")
+    return None if layer == name else small.get_parameter(f"{layer}.weight").shape[1]

@@ -51,7 +51,7 @@ class Session:
     augmentation: Generator
     gate_noise: Generator
     dense: nn.Module  # the network before it had gates, to compare with
-    widths: dict[str, int]  # units of each site, before anything was removed
+    widths: dict[str, int]  # units of each site and inputs with gates, before anything was removed
     total_loss: Tensor  # of this epoch so far
     epoch: int = 0
     position: int = 0  # steps of this epoch so far

@@ -9,8 +9,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
@@ -128,13 +129,25 @@ def in_processes(trials: Sequence[Trial], data_dir: str | Path | None, workers: 
         for trial in trials:
             yield _train(trial, data_dir, cores)
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
         running = {pool.submit(_train, trial, data_dir, max(1, cores // count)) for trial in trials}
         try:
             for finished in as_completed(running):
                 yield finished.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this process not outlive the one that started it, however that one ended."""
+    parent = parent_process()
+    assert parent is not None  # noqa: S101 (this is a process of a pool)
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)  # what was trained is in the checkpoints
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _train(trial: Trial, data_dir: str | Path | None, threads: int) -> Trial:

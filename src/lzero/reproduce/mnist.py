@@ -1,0 +1,163 @@
+"""The MLP and LeNet-5 on MNIST: both papers' Table 1, their figures, and sizes the papers do not have."""
+
+from __future__ import annotations
+
+from lzero.report import paper_networks
+from lzero.reproduce.rows import GALLEGO, LOUIZOS, Experiment, Row
+
+# The parameters of the papers' architectures: what our defaults may use beside them.
+SIZES = {
+    "mlp": {"219-214-100": 69_590, "266-88-33": 26_773, "243-89-29": 24_626},
+    "lenet5": {"20-25-45-462": 38_927, "20-21-34-407": 29_366, "10-14-224-29": 10_599, "9-18-65-25": 6_212},
+}
+
+
+def _at_sizes(network: str) -> tuple[Row, ...]:
+    """Our defaults with the parameters of each of the papers' architectures."""
+    return tuple(
+        Row(f"our defaults, as small as {architecture}", f"mnist-{network}-params", (f"objective.target={params}",))
+        for architecture, params in SIZES[network].items()
+    )
+
+
+def _separate(strengths: dict[str, float]) -> tuple[str]:
+    """A strength for each layer."""
+    each = ", ".join(f'"{layer}" = {strength}' for layer, strength in strengths.items())
+    return (f"objective.strength={{{each}}}",)
+
+
+MLP = Experiment(
+    "table-1-mlp",
+    "MLP 784-300-100 on MNIST",
+    (
+        Row("λ = 0.1/N", "mnist-mlp-penalty", (), LOUIZOS, "219-214-100", 1.4),
+        Row(
+            "λ sep. [0.1, 0.1, 0.1]/N, as listed",
+            "mnist-mlp-penalty",
+            _separate({"inputs of hidden.0": 0.1, "hidden.0": 0.1, "hidden.1": 0.1}),
+            LOUIZOS,
+            "266-88-33",
+            1.8,
+        ),
+        Row(
+            "λ sep. [0.085, 0.5, 4.5]/N, which reaches the widths",
+            "mnist-mlp-penalty",
+            _separate({"inputs of hidden.0": 0.085, "hidden.0": 0.5, "hidden.1": 4.5}),
+            LOUIZOS,
+            "266-88-33",
+            1.8,
+        ),
+        Row("ε = 33 %", "mnist-mlp-constraint", (), GALLEGO, "198-233-100", 1.69, 1.4),
+        Row(
+            "ε = 30 % a layer",
+            "mnist-mlp-constraint",
+            ("objective.target=0.3", "objective.per=layer"),
+            GALLEGO,
+            "243-89-29",
+            2.18,
+            1.63,
+        ),
+        *_at_sizes("mlp"),
+    ),
+    5,
+    ("training.epochs=3", "gates.lr=0.03", "objective.dual_lr=0.02"),
+    paper_networks.MLP,
+)
+
+LENET = Experiment(
+    "table-1-lenet5",
+    "LeNet-5-Caffe 20-50-800-500 on MNIST",
+    (
+        Row("λ = 0.1/N", "mnist-lenet5-penalty", (), LOUIZOS, "20-25-45-462", 0.9),
+        Row(
+            "λ sep. [10, 0.5, 0.1, 0.1]/N, as listed",
+            "mnist-lenet5-penalty",
+            _separate({"conv1": 10.0, "conv2": 0.5, "inputs of hidden": 0.1, "hidden": 0.1}),
+            LOUIZOS,
+            "9-18-65-25",
+            1.0,
+        ),
+        Row(
+            "λ sep. [10, 0.5, 0.1, 6]/N, which reaches the widths",
+            "mnist-lenet5-penalty",
+            _separate({"conv1": 10.0, "conv2": 0.5, "inputs of hidden": 0.1, "hidden": 6.0}),
+            LOUIZOS,
+            "9-18-65-25",
+            1.0,
+        ),
+        Row("ε = 10 %", "mnist-lenet5-constraint", (), GALLEGO, "20-21-34-407", 1.04, 0.53),
+        Row(
+            "ε = [50, 30, 70, 10] % by layer",
+            "mnist-lenet5-constraint",
+            ('objective.target={"conv1" = 0.5, "conv2" = 0.3, "inputs of hidden" = 0.7, "hidden" = 0.1}',),
+            GALLEGO,
+            "10-14-224-29",
+            0.97,
+            0.7,
+        ),
+        *_at_sizes("lenet5"),
+    ),
+    5,
+    ("training.epochs=2", "gates.lr=0.03", "objective.dual_lr=0.02"),
+    paper_networks.LENET,
+)
+
+DYNAMICS = Experiment(
+    "dynamics",
+    "The MLP at ε = 33 %, with and without dual restarts (2021, Figure 1)",
+    (
+        Row("with dual restarts", "mnist-mlp-constraint", (), GALLEGO),
+        Row("without dual restarts", "mnist-mlp-constraint", ("objective.dual=ascent",), GALLEGO),
+    ),
+    1,
+    MLP.quick,
+    MLP.network,
+)
+
+TARGETS = ("0.05", "0.1", "0.2", "0.3", "0.5", "0.7")
+
+
+def _densities(network: str, experiment: Experiment) -> Experiment:
+    """Error against the target density, for the model and for every layer (2021, Figure 2): 100 epochs, three runs."""
+    rows = tuple(
+        Row(
+            f"ε = {float(target):.0%} {'of the model' if per == 'model' else 'of each layer'}",
+            f"mnist-{network}-constraint",
+            (f"objective.target={target}", f"objective.per={per}", "training.epochs=100"),
+            GALLEGO,
+        )
+        for per in ("model", "layer")
+        for target in TARGETS
+    )
+    name, title = f"densities-{network}", f"{experiment.title}: error against the target density (2021, Figure 2)"
+    return Experiment(name, title, rows, 3, experiment.quick, experiment.network)
+
+
+DENSITIES_MLP, DENSITIES_LENET = _densities("mlp", MLP), _densities("lenet5", LENET)
+
+# Uniformly narrower LeNets, the widest whose MACs are within each share.
+NARROWER = {
+    0.02: (2, 4, 45),
+    0.05: (3, 9, 87),
+    0.1: (5, 14, 137),
+    0.2: (8, 21, 212),
+    0.3: (10, 26, 262),
+    0.5: (13, 34, 337),
+}
+
+
+def _trade_off() -> Experiment:
+    """LeNet-5 at several sizes: ours, and what it is compared with, all under one schedule."""
+    rows = [Row("dense", "mnist-lenet5-dense"), Row("dropout 0.5", "mnist-lenet5-dropout")]
+    for share, widths in NARROWER.items():
+        size, target = f"{share:.0%} of MACs", (f"objective.target={share}",)
+        rows += [
+            Row(f"lzero, {size}", "mnist-lenet5-macs", target),
+            Row(f"group lasso, {size}", "mnist-lenet5-lasso", target),
+            Row(f"narrower, {size}", "mnist-lenet5-dense", (f"model.options={{widths = {list(widths)}}}",)),
+        ]
+    title = "LeNet-5-Caffe on MNIST: error against size"
+    return Experiment("trade-off-lenet5", title, tuple(rows), 5, ("training.epochs=1",), LENET.network)
+
+
+TRADE_OFF = _trade_off()
