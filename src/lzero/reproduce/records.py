@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
 from lzero.recipes.settings import as_toml
+from lzero.training.loop import dense_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,11 +75,14 @@ class Record:
 def digest(recipe: Recipe) -> str:
     """A short name for all settings of a training: a record of other settings is no record of it.
 
+    Titles, and settings of gates where there are none, are no part of it.
+
     >>> from lzero.recipes import load
     >>> digest(load("digits")) == digest(load("digits", ["training.seed=1"]))
     False
     """
-    return hashlib.sha256(as_toml(recipe).encode()).hexdigest()[:12]
+    used = dense_recipe(recipe) if recipe.gates.units == "none" else recipe
+    return hashlib.sha256(as_toml(replace(used, title="")).encode()).hexdigest()[:12]
 
 
 def _is_within(row: dict[str, Any]) -> bool:
