@@ -1,9 +1,9 @@
 """Whole trainings: with gates and removal against dense ones, and many at once against one.
 
-`lenet`: MNIST, λ = 0.1/N, over a dense training of as many epochs (goal 0.7 on two CPU cores), steps taken in turn,
-and the time of an epoch beside its expected MACs. `wrn`: CIFAR-10, half of the MACs, over dense (goal 0.78 on an H200);
-it goes on where it was interrupted. `sweep`: 16 LeNets side by side over one (goal 4 on an H200). `memory`: the peak of
-gated training over dense (goal 1.05).
+`lenet`: MNIST, λ = 0.1/N, over a dense training of as many epochs (goal 0.7 on two CPU cores), a dense step after
+every eighth, and the time of an epoch beside its expected MACs. `wrn`: CIFAR-10, half of the MACs, over dense (goal
+0.78 on an H200); it goes on where it was interrupted. `sweep`: 16 LeNets side by side over one (goal 4 on an H200).
+`memory`: the peak of gated training over dense (goal 1.05).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,53 +33,57 @@ from lzero.training.session import Session
 from lzero.training.sweep import sweep
 
 LENET = "mnist-lenet5-penalty"
-LENET_CHANGES = ["gates.lr=0.005", "shrink.every=1", "shrink.steps=auto"]
+LENET_CHANGES = [
+    "training.epochs=100",
+    "gates.lr=0.05",
+    "objective.warm_up=0.02",
+    "shrink.every=1",
+    "shrink.freeze_after=0.3",
+    "shrink.steps=auto",
+]
 WRN = "cifar10-wrn-28-10-macs"
-
-
-def in_turn(sessions: Mapping[str, Session]) -> dict[str, list[dict[str, Any]]]:
-    """Train all by turns, a step each; the rows of each, with the seconds its epochs took.
-
-    An epoch counts as its steps times their median, which other processes on the machine disturb least, plus its end:
-    evaluation, removal, and the choice of steps.
-    """
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in sessions}
-    running = {name: training(session, None) for name, session in sessions.items()}
-    first = next(iter(sessions.values()))
-    for epoch in range(first.recipe.training.epochs):
-        times: dict[str, list[float]] = {name: [] for name in sessions}
-        for _ in range(len(first.batches)):
-            for name, steps in running.items():
-                began = time.perf_counter()
-                step = next(steps)
-                times[name].append(time.perf_counter() - began)
-                if step.row is not None:
-                    rows[name].append({**step.row, "took": _typical(times[name])})
-        print(f"epoch {epoch + 1}", {name: round(each[-1]["took"], 2) for name, each in rows.items()}, flush=True)
-    return rows
-
-
-def _typical(times: Sequence[float]) -> float:
-    *steps, end = times
-    step = statistics.median(steps)
-    return step * len(times) + max(0.0, end - step)
 
 
 def lenet(changes: Sequence[str], data_dir: str) -> None:
     """Print the ratio of a gated training to a dense one, and the time of epochs beside the expected MACs."""
     gated, dataset = recipes.load(LENET, [*LENET_CHANGES, *changes]), data.load("mnist", data_dir)
-    sessions = {name: build(recipe, dataset) for name, recipe in (("dense", dense_recipe(gated)), ("gated", gated))}
-    rows = in_turn(sessions)
-    whole = {name: sum(row["took"] for row in each) for name, each in rows.items()}
-    for name, session in sessions.items():
-        outcome = finish(session, None)
-        share = f"{outcome.compacted.macs / outcome.dense.macs:.1%} of MACs, error {outcome.compacted.error:.2%}"
-        print(f"{name:8}{whole[name] / whole['dense']:6.3f}×  {whole[name]:7.1f} s  {share}")
-    print(f"time over dense, {machine()}\nepoch  expected MACs   time  steps")
-    for k, (row, dense) in enumerate(zip(rows["gated"], rows["dense"], strict=True)):
-        expected = row["size"]["macs"]["expected"] / row["size"]["macs"]["dense"]
-        kind = "in parts" if row["in_parts"] else "full"
-        print(f"{k + 1:5}  {expected:13.3f}  {row['took'] / dense['took']:5.3f}  {kind}")
+    session, dense = build(gated, dataset), build(dense_recipe(gated), dataset)
+    print("epoch  expected MACs   time over dense  steps", flush=True)
+    whole = 0.0
+    for row, ratio in _ratios(session, dense):
+        whole += ratio / gated.training.epochs
+        size = row.get("size", {}).get("macs")
+        expected = f"{size['expected'] / size['dense']:13.3f}" if size else f"{'frozen':>13}"
+        print(f"{row['epoch']:5}  {expected}  {ratio:16.3f}  {'in parts' if row['in_parts'] else 'full'}", flush=True)
+    outcome = finish(session, None)
+    share = f"{outcome.compacted.macs / outcome.dense.macs:.1%} of MACs, error {outcome.compacted.error:.2%}"
+    print(f"gated / dense, the whole training: {whole:.3f}×, {share}, {machine()}")
+
+
+def _ratios(session: Session, dense: Session, every: int = 8) -> Iterator[tuple[dict[str, Any], float]]:
+    """Train, with a dense step after every few; for each epoch its row, and its time over that of a dense epoch.
+
+    An epoch counts as its steps times their median, which other processes on the machine disturb least, plus its end:
+    evaluation, removal, and the choice of steps.
+    """
+    steps, dense_steps = training(session, None), training(dense, None)
+    for _ in range(session.recipe.training.epochs):
+        times, dense_times = [], []
+        for k in range(len(session.batches)):
+            seconds, step = _timed(partial(next, steps))
+            times.append(seconds)
+            if k % every == 0:
+                dense_times.append(_timed(partial(next, dense_steps))[0])
+        *typical, end = times
+        took = statistics.median(typical) * (len(times) - 1) + end
+        dense_took = statistics.median(dense_times) * len(times) + _timed(dense.evaluate)[0]
+        yield step.row, took / dense_took
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    found = call()
+    return time.perf_counter() - began, found
 
 
 def wrn(changes: Sequence[str], data_dir: str, out: Path) -> None:

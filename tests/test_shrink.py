@@ -7,8 +7,10 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from lzero import LzeroError, compact, sparsify, verify
+from lzero import Constraint, LzeroError, compact, sparsify, verify
 from lzero.measure import measure
+from lzero.sparsifier import sparsifier_of
+from lzero.subnetwork import Subnetwork
 from tests.models import AS_GRAPH, MODELS, build
 
 OPTIMIZERS = {
@@ -74,6 +76,73 @@ def test_shrinking_changes_no_output_and_what_is_left_can_be_compacted(units):
     small = compact(model)
     assert verify(before, small, x) < 1e-9
     assert measure(model).params.realised == sum(p.numel() for p in small.parameters())
+
+
+def losses_with_inputs(name, *, shrink, in_parts=False):
+    """The loss of eight steps; after two and after five, half of the gates that are left close, and are removed."""
+    model, sparsifier, x = certain_gates(name, units="paper")
+    average = AveragedModel(model)
+    optimizer = OPTIMIZERS["AdamW"](sparsifier.param_groups(lr=1e-3))
+    closing, seen = sparsifier.log_alpha.detach().clone(), []
+    places = {group.name: torch.arange(len(closing))[group.span] for group in sparsifier.groups}
+    later = torch.rand(len(closing), generator=torch.Generator().manual_seed(1)) < 0.5
+    for step in range(8):
+        if step == 5:  # gates by their place in the dense model, of which those that are left stand in the same order
+            left = torch.cat([places[group.name] for group in sparsifier.groups])
+            for each in (sparsifier, sparsifier_of(average.module)):
+                each.log_alpha.data[later[left]] = -60.0
+        if shrink and step in (2, 5):
+            kept = remaining(sparsifier)
+            assert sparsifier.shrink(optimizer, averages=[average.module]) > 0
+            places = {name: places[name][mask] for name, mask in remaining(sparsifier, kept).items()}
+        forward = Subnetwork(sparsifier) if in_parts else model
+        loss = (forward(x) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average.update_parameters(model)
+        seen += [loss.item(), (average.module.eval()(x) - 1).square().mean().item()]
+    return seen, compact(model)
+
+
+def remaining(sparsifier, before=None):
+    """What is left of each group, by the units and columns of the dense model; as masks of what was before."""
+    history = sparsifier.history
+    now = {
+        group.name: history.sites[group.name]
+        if group.columns is None
+        else history.columns.get(group.columns.tensor, list(range(group.stop - group.start)))
+        for group in sparsifier.groups
+    }
+    return now if before is None else {n: torch.tensor([k in set(now[n]) for k in old]) for n, old in before.items()}
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("name", ["LeNet-5", "MLP"])
+def test_inputs_with_gates_of_their_own_are_removed_again_and_again(name, in_parts):
+    plain, dense = losses_with_inputs(name, shrink=False)
+    shrunk, small = losses_with_inputs(name, shrink=True, in_parts=in_parts)
+    assert shrunk == pytest.approx(plain, rel=1e-10)
+    assert [p.shape for p in small.parameters()] == [p.shape for p in dense.parameters()]
+
+
+def test_what_budgets_count_stays_the_same_when_closed_inputs_go():
+    _, sparsifier, _ = certain_gates("LeNet-5", units="paper")
+    objective = Constraint(sparsifier, 0.5, cost="params")
+    before = objective.record.expected.tolist()
+    sparsifier.shrink()
+    assert objective.record.expected.tolist() == pytest.approx(before, rel=1e-9)
+
+
+def test_widths_stay_rounded_with_inputs_that_close_singly():
+    model, sparsifier, x = certain_gates("LeNet-5", units="paper")
+    group = next(group for group in sparsifier.groups if group.columns is not None)
+    sparsifier.log_alpha.data[group.span][16:] = -60.0  # only one map is read
+    before = copy.deepcopy(model)
+    sparsifier.shrink(round_to=4)
+    assert model[3].out_channels == 4
+    assert verify(before, model, x) < 1e-9
+    assert model[7].in_features > 16  # the columns of maps that round a width stay with them
 
 
 def test_gradients_buffers_and_hooks_come_along():

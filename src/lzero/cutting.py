@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -36,11 +36,15 @@ def plan_of(model: nn.Module) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class History:
-    """How a dense model has been cut so far: its shapes, the units of each site that are left, changed attributes."""
+    """How a dense model has been cut so far: its shapes, the units of each site that are left, changed attributes.
+
+    `columns` has what is left of the columns that have gates of their own, counted from when they got them.
+    """
 
     dense: dict[str, list[int]]
     sites: dict[str, list[int]]
     attributes: dict[str, dict[str, int]]
+    columns: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, model: nn.Module, structure: Structure) -> History:
@@ -69,11 +73,19 @@ class History:
         attributes = {path: dict(values) for path, values in self.attributes.items()}
         for path, values in changed_attributes(sparsifier.model, small).items():
             attributes.setdefault(path, {}).update(values)
-        return History(self.dense, sites, attributes)
+        return History(self.dense, sites, attributes, self._columns_after(sparsifier, decision))
+
+    def _columns_after(self, sparsifier: Sparsifier, decision: Decision) -> dict[str, list[int]]:
+        columns = dict(self.columns)
+        for where in (group.columns for group in sparsifier.groups if group.columns):
+            kept = decision.kept(sparsifier.structure, where)
+            before = columns.get(where.tensor, range(len(kept)))
+            columns[where.tensor] = [column for column, stays in zip(before, kept.tolist(), strict=True) if stays]
+        return columns
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """The plan, for JSON; layers that choose their inputs hold them themselves."""
+        return {"dense": self.dense, "sites": self.sites, "attributes": self.attributes}
 
 
 def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> nn.Module:

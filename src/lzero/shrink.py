@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lzero.decision import Decision, decide_from
+from lzero.decision import Decision, Mask, decide_from
 from lzero.errors import ArgumentError, UnsupportedError
 from lzero.structure.frozen import Extent, Structure
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE, Ids
-from lzero.surgery import cut
+from lzero.surgery import choose_inputs, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 
 
 def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> Decision:
-    """Remove units whose probability of being active is below the threshold; columns and weights stay."""
+    """Remove units and columns whose probability of being active is below the threshold; single weights stay."""
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
         estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
@@ -40,10 +40,20 @@ def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> De
         raise ArgumentError.about("threshold", expected=expected, got=threshold)
     stays = torch.ones_like(estimate)
     for group in sparsifier.groups:
-        if group.site is not None:
+        if group.elements is None:
             stays[group.span] = (probability[group.span] >= threshold).to(stays.dtype)
     decision = decide_from(sparsifier, stays, round_to)
-    return Decision(decision.units, {}, estimate)
+    columns = {
+        where: mask | _unread(sparsifier.structure.tensors[where.tensor][where.dim], mask)
+        for where, mask in decision.columns.items()
+    }
+    return Decision(decision.units, columns, estimate)
+
+
+def _unread(table: Ids, mask: Mask) -> Mask:
+    """The columns of units that stay although no column of theirs is open, as those that round a width do."""
+    seen = np.unique(table[mask])
+    return np.asarray(((table != NONE) & ~np.isin(table, seen)).any(axis=1))
 
 
 def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:
@@ -80,6 +90,7 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequenc
                 _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizers)
             else:
                 module._buffers[name] = cut(tensor, structure, decision, first)
+    choose_inputs(sparsifier.model, structure, decision)
     kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)
     _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizers)
 
@@ -99,14 +110,14 @@ def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizers: Sequence[O
 
 
 def gates_kept(sparsifier: Sparsifier, decision: Decision) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which gates stay: those of units that do, of columns at positions that do, of elements that do."""
+    """Which gates stay: those of units, columns and elements that do."""
     structure = sparsifier.structure
     masks = []
     for group in sparsifier.groups:
         if group.site is not None:
             masks.append(decision.units[structure.span(group.site)])
         elif group.columns is not None:
-            masks.append(decision.positions(structure.tensors[group.columns.tensor][group.columns.dim]))
+            masks.append(decision.kept(structure, group.columns))
         else:
             assert group.elements is not None  # noqa: S101 (the third kind)
             kept = [
@@ -128,29 +139,32 @@ def cut_structure(structure: Structure, decision: Decision) -> Structure:
     """The structure of what is left, its units numbered anew."""
     number = np.where(decision.units, np.cumsum(decision.units) - 1, NONE)
 
-    def left(table: Ids) -> Ids:
-        kept = table[decision.positions(table)]
-        return np.where(kept == NONE, NONE, number[kept])
+    def left(table: Ids, kept: Mask | None = None) -> Ids:
+        rows = table[decision.positions(table) if kept is None else kept]
+        return np.where(rows == NONE, NONE, number[rows])
+
+    def read(table: Ids, reader: Slice | None) -> Ids:
+        return left(table, None if reader not in decision.columns else decision.kept(structure, reader))
 
     sites = tuple(
         replace(site, labels=tuple(np.array(site.labels)[decision.units[structure.span(site)]].tolist()))
         for site in structure.sites
     )
+    tensors = {
+        name: tuple(read(table, Slice(name, k)) for k, table in enumerate(dims))
+        for name, dims in structure.tensors.items()
+    }
+    inputs = {where: left(structure.given(where)) for where in (*structure.inputs, *decision.columns)}
     return Structure(
         sites,
         structure.pinned,
-        {name: tuple(left(table) for table in dims) for name, dims in structure.tensors.items()},
-        {where: left_reader(structure, where, decision, number) for where in structure.readers},
-        tuple(tuple(Extent(left(e.units), e.reader) for e in product) for product in structure.products),
+        tensors,
+        {where: left(table, decision.kept(structure, where)) for where, table in structure.readers.items()},
+        tuple(tuple(Extent(read(e.units, e.reader), e.reader) for e in product) for product in structure.products),
         tuple(left(table) for table in structure.activations),
         structure.aliases,
+        {w: t for w, t in inputs.items() if w in structure.inputs or len(t) > len(tensors[w.tensor][w.dim])},
     )
-
-
-def left_reader(structure: Structure, where: Slice, decision: Decision, number: Ids) -> Ids:
-    """The units read at each position that is left of a reader."""
-    kept = structure.readers[where][decision.positions(structure.tensors[where.tensor][where.dim])]
-    return np.where(kept == NONE, NONE, number[kept])
 
 
 def cut_groups(sparsifier: Sparsifier, decision: Decision, structure: Structure) -> list[GateGroup]:

@@ -154,9 +154,9 @@ class Sparsifier:
     ) -> int:
         """Remove, in place, units whose probability of being active is below the threshold; how many is returned.
 
-        The state of the optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of
-        the model. What was removed cannot come back. Call it between steps, with no graph waiting for its backward;
-        wrap DDP anew.
+        Inputs of dense layers that have gates of their own are removed, and counted, like units. The state of the
+        optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of the model. What
+        was removed cannot come back. Call it between steps, with no graph waiting for its backward; wrap DDP anew.
 
         >>> import lzero
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -168,7 +168,7 @@ class Sparsifier:
         optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
         check_optimizers(self.model, optimizers)
         decision = decide_shrink(self, threshold, round_to)
-        removed = int((~decision.units).sum())
+        removed = self._removed(decision)
         if removed:
             copies = [self._same(average) for average in averages]
             small = cut_copy(self, decision, fallback="error")
@@ -177,10 +177,16 @@ class Sparsifier:
                 each._cut(decision, [], small)
         return removed
 
+    def _removed(self, decision: Decision) -> int:
+        """How many units, and single columns of units that stay, a decision removes."""
+        tables = {where: self.structure.tensors[where.tensor][where.dim] for where in decision.columns}
+        columns = [decision.positions(tables[where]) & ~mask for where, mask in decision.columns.items()]
+        return int((~decision.units).sum() + sum(mask.sum() for mask in columns))
+
     def _same(self, average: nn.Module) -> Sparsifier:
         """The sparsifier of an averaged copy, which must have been cut like this model so far."""
         other = sparsifier_of(average.module if isinstance(average, AveragedModel) else average)
-        if other.history.sites != self.history.sites or other.history.dense != self.history.dense:
+        if other.history != self.history:
             expected = "copies of this model that were cut along with it"
             raise ArgumentError.about("averages", expected=expected, got="one of other sizes")
         return other

@@ -14,6 +14,7 @@ from lzero.structure.sites import Slice
 if TYPE_CHECKING:
     from lzero.decision import Decision
     from lzero.structure.frozen import Structure
+    from lzero.structure.units import Ids
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -51,7 +52,7 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
                 )
             (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[first]
         adapt(module, before)
-        _index(module, path, structure, decision)
+    choose_inputs(model, structure, decision)
 
 
 def _own(module: nn.Module) -> list[tuple[str, Tensor]]:
@@ -83,14 +84,23 @@ def _scaled(count: int, before: int, after: int, *, always: bool = False) -> int
     return count * after // before if count > 1 or always else count
 
 
-def _index(module: nn.Module, path: str, structure: Structure, decision: Decision) -> None:
-    """Let a dense layer whose inputs closed singly choose them."""
-    where = Slice(structure.aliases.get(f"{path}.weight" if path else "weight", ""), 1)
-    columns = decision.columns.get(where)
-    if columns is None or not isinstance(module, nn.Linear):
-        return
-    present = decision.positions(structure.tensors[where.tensor][where.dim])
-    chosen = columns[present]
-    if not chosen.all():
-        assert module.weight is not None  # noqa: S101 (a dense layer has one)
-        IndexedLinear.over(module, torch.as_tensor(np.flatnonzero(chosen), device=module.weight.device))
+def choose_inputs(model: nn.Module, structure: Structure, decision: Decision) -> None:
+    """Let dense layers whose inputs closed singly choose them from those that are left."""
+    for path, module in model.named_modules():
+        where = Slice(structure.aliases.get(f"{path}.weight" if path else "weight", ""), 1)
+        if isinstance(module, nn.Linear) and (where in decision.columns or where in structure.inputs):
+            index = chosen_inputs(module, structure, decision, where)
+            if index is not None:
+                weight = module._parameters["weight"]
+                IndexedLinear.over(module, torch.as_tensor(index, device=weight.device if weight is not None else None))
+
+
+def chosen_inputs(module: nn.Module, structure: Structure, decision: Decision, where: Slice) -> Ids | None:
+    """Which of the inputs that are left a dense layer reads; None where it reads them all and never chose."""
+    present = decision.positions(structure.given(where))
+    position = np.cumsum(present) - 1  # of an input among those that are left
+    before = module.index.cpu().numpy() if isinstance(module, IndexedLinear) else np.arange(len(present))
+    index = position[before[decision.kept(structure, where)]]
+    if len(index) == present.sum() and not isinstance(module, IndexedLinear):
+        return None
+    return np.asarray(index)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
-from lzero.surgery import SIZES, adapt
+from lzero.surgery import SIZES, adapt, chosen_inputs
 from lzero.wiring import gate_tables
 
 if TYPE_CHECKING:
@@ -153,9 +154,13 @@ class Layout:
         self, module: nn.Module, where: Slice, decision: Decision, device: torch.device, undo: ExitStack
     ) -> None:
         """Let a dense layer read those of its inputs that are open, of those that are there."""
-        open_here = decision.columns[where][decision.positions(self.structure.tensors[where.tensor][where.dim])]
-        if not open_here.all():
-            index = torch.as_tensor(np.flatnonzero(open_here), device=device)
+        chosen = chosen_inputs(module, self.structure, decision, where)
+        if chosen is None:
+            return
+        index = torch.as_tensor(chosen, device=device)
+        if isinstance(module, IndexedLinear):
+            undo.enter_context(replaced(cast("dict[str, Any]", module._buffers), "index", index))
+        else:
             undo.callback(module.register_forward_pre_hook(partial(_inputs_at, index)).remove)
 
 

@@ -28,7 +28,8 @@ KINDS = {
     "shrinking": CLOSING,
     "shrinking, averaged": [*CLOSING, "training.average=0.9"],
     "shrinking, sgd": [*CLOSING, "optimizer.kind=sgd", "optimizer.lr=0.05", "optimizer.schedule=cosine"],
-    "paper": ["gates.units=paper", "objective.kind=penalty", "shrink.every=0"],
+    "inputs": ["model.name=mlp", "model.options={inputs = 64, widths = [16, 10]}", "gates.units=paper", *CLOSING],
+    "inputs, rounded": [*CLOSING, "gates.units=paper", "training.average=0.9", "shrink.round_to=4"],
     "augmented": ['data.augment=["crop", "flip", "cutout"]', "data.cutout_size=2", "data.crop_pad=1"],
     "plain": ["gates.units=none", "objective.kind=none"],
     "frozen": [*CLOSING, "shrink.freeze_after=0.5"],
@@ -209,7 +210,7 @@ def test_damaged_checkpoints_are_refused(damage, few, tmp_path):
         "truncated": content[:-100],
         "empty": b"",
         "text": b"hello, this is not a checkpoint",
-        "other version": content.replace(b'\\"version\\": 2', b'\\"version\\": 7'),
+        "other version": content.replace(f'version\\": {checkpoint.VERSION}'.encode(), b'version\\": 7'),
     }
     path.write_bytes(changed.get(damage, content))
     if damage == "other model":

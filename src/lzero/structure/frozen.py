@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ class Structure:
     products: tuple[tuple[Extent, ...], ...]
     activations: tuple[Ids, ...]  # the same for the dimensions of what is computed, each make-up once
     aliases: dict[str, str]
+    inputs: dict[Slice, Ids] = field(default_factory=dict)  # the same for what a layer chooses its columns from
 
     @cached_property
     def _starts(self) -> dict[str, int]:
@@ -48,6 +49,10 @@ class Structure:
     def num_units(self) -> int:
         """How many units there are."""
         return sum(site.size for site in self.sites)
+
+    def given(self, where: Slice) -> Ids:
+        """The units of each input that a layer is given: more than its columns where it chooses."""
+        return self.inputs.get(where, self.tensors[where.tensor][where.dim])
 
     def span(self, site: Site) -> slice:
         """The numbers of a site's units."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lzero.training.session import Session
 
-VERSION = 2
+VERSION = 3
 KEPT, REMOVED = 3.0, -30.0  # log α with which a fresh model is cut as the saved one was
 
 
@@ -56,6 +56,7 @@ def save(session: Session, path: Path, recipe: str) -> None:
         "seconds": session.seconds,
         "in_parts": session.in_parts,
         "sites": {} if session.sparsifier is None else session.sparsifier.history.sites,
+        "columns": {} if session.sparsifier is None else session.sparsifier.history.columns,
         "plan": plan_of(session.model) if session.is_frozen else {},
         "numbers": numbers,
     }
@@ -147,7 +148,7 @@ def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tens
         small = storage.cut_to(copy.deepcopy(session.dense), facts["plan"], _part(tensors, "model"), path)
         session.become(session.fabric.to_device(small))
     elif session.sparsifier is not None:
-        _cut_like(session, facts["sites"])
+        _cut_like(session, facts["sites"], facts["columns"])
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -186,21 +187,22 @@ def _check_optimizer(optimizer: Optimizer, state: dict[int, dict[str, Any]]) -> 
                 raise ValueError(f"{key} of the optimizer has the shape {shapes}")
 
 
-def _cut_like(session: Session, sites: dict[str, list[int]]) -> None:
-    """Shrink the fresh model, and its average, to the units that were left."""
+def _cut_like(session: Session, sites: dict[str, list[int]], columns: dict[str, list[int]]) -> None:
+    """Shrink the fresh model, and its average, to the units and columns that were left."""
     assert session.sparsifier is not None  # noqa: S101 (asked by the caller)
     averages = [] if session.average is None else [session.average]
     for sparsifier in (session.sparsifier, *(sparsifier_of(average.module) for average in averages)):
-        _close_all_but(sparsifier, sites)
+        _close_all_but(sparsifier, sites, columns)
     if session.sparsifier.shrink(threshold=0.1, averages=averages):
         session.set_up()
 
 
-def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]]) -> None:
+def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]], columns: dict[str, list[int]]) -> None:
     if set(sites) != set(sparsifier.history.sites):
         raise CheckpointError("the checkpoint was made with other gates")
     for group in sparsifier.groups:
-        if group.site is not None:
+        left = sites.get(group.name) if group.columns is None else columns.get(group.columns.tensor)
+        if left is not None and group.elements is None:
             kept = torch.full((group.stop - group.start,), REMOVED)
-            kept[torch.tensor(sites[group.name], dtype=torch.int64)] = KEPT
+            kept[torch.tensor(left, dtype=torch.int64)] = KEPT
             sparsifier.log_alpha.data[group.span] = kept.to(sparsifier.log_alpha)
