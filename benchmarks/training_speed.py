@@ -35,7 +35,7 @@ from lzero.training.sweep import sweep
 LENET = "mnist-lenet5-penalty"
 LENET_CHANGES = [
     "training.epochs=100",
-    "gates.lr=0.05",
+    "gates.lr=0.01",
     "objective.warm_up=0.02",
     "shrink.every=1",
     "shrink.freeze_after=0.3",
