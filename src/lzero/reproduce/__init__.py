@@ -37,8 +37,10 @@ def reproduce(
 ) -> None:
     """Print the named tables, draw the named figures and run the named experiments, into `out`.
 
-    Every name and path is checked first. Experiments go on where they were interrupted.
+    Every name and path is checked first. Experiments go on where they were interrupted. Small versions have a folder
+    of their own.
     """
+    out = out / "quick" if quick else out
     for name in names:
         _check_name(name)
         if name in FIGURES:
