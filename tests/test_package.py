@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "lzero"
 
 # Each part may import from the parts before it. `errors` and `files` are open to all.
 ORDER = [
-    "tensors", "laws", "gates", "structure", "attach", "gating", "wiring", "plan", "decision", "layers", "surgery",
+    "tensors", "laws", "gates", "layers", "structure", "attach", "gating", "wiring", "plan", "decision", "surgery",
     "verify", "patch", "graph", "cutting", "swapping", "trial", "shrink", "costs", "attachment", "sparsifier",
     "sparsify", "budgets", "search", "projection", "objectives", "compact", "measure", "latency", "subnetwork",
     "storage", "formats", "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",

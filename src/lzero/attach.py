@@ -258,10 +258,10 @@ def _new_gated(base: type[nn.Module], names: tuple[str, ...], is_root: bool) -> 
     return cls.__new__(cls)
 
 
-def _linear_forward(self: Any, x: Tensor) -> Tensor:
+def _linear_forward(self: Any, input: Tensor) -> Tensor:  # noqa: A002 (as torch names it)
     """A dense layer with gates: they multiply whichever is smaller, the weight or the input."""
     factor: Factor = self._lzero_factors["weight"]
     raw = self._parameters["weight"]
-    if set(factor.dims) == {1} and factor.elements is None and x.numel() < raw.numel():
-        return F.linear(x * self._lzero_bank.piece(factor.dims[1]).to(x.dtype), raw, self.bias)
-    return F.linear(x, self.weight, self.bias)
+    if set(factor.dims) == {1} and factor.elements is None and input.numel() < raw.numel():
+        return F.linear(input * self._lzero_bank.piece(factor.dims[1]).to(input.dtype), raw, self.bias)
+    return F.linear(input, self.weight, self.bias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,8 @@ from lzero.errors import ArgumentError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Structure
     from lzero.structure.sites import Site, Slice
@@ -61,7 +64,7 @@ def decide_from(
     units = is_open[gate_of_unit]
     columns = {group.columns: is_open[group.span] for group in sparsifier.groups if group.columns}
     elements = {g.elements: is_open[g.span] for g in sparsifier.groups if g.elements}
-    units = units & _read(structure, units, columns, elements)
+    units = units & read_units(structure, units, columns, elements)
     for site in structure.sites:
         span = structure.span(site)
         likeliest_first = np.argsort(-location[gate_of_unit[span]], kind="stable")
@@ -73,7 +76,9 @@ def decide_from(
     )
 
 
-def _read(structure: Structure, units: Mask, columns: dict[Slice, Mask], elements: dict[str, Mask]) -> Mask:
+def read_units(
+    structure: Structure, units: Mask, columns: dict[Slice, Mask], elements: Mapping[str, Mask] = MappingProxyType({})
+) -> Mask:
     """Which units some layer reads: through an open column, with a weight that is not closed."""
     read = np.zeros(len(units), dtype=bool)
     alive = np.append(units, True)

@@ -25,6 +25,6 @@ class IndexedLinear(nn.Linear):
         assert isinstance(linear, IndexedLinear)  # noqa: S101 (the class was set two lines above)
         return linear
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (as torch names it)
         """Read the listed inputs, then multiply."""
-        return F.linear(x.index_select(-1, self.index), self.weight, self.bias)
+        return F.linear(input.index_select(-1, self.index), self.weight, self.bias)

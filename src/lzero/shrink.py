@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from lzero.decision import Decision, Mask, decide_from
+from lzero.decision import Decision, Mask, decide_from, read_units
 from lzero.errors import ArgumentError, UnsupportedError
 from lzero.structure.frozen import Extent, Structure
 from lzero.structure.sites import Slice
@@ -29,8 +29,8 @@ GONE = 0.1  # units less likely than this to be active are as good as removed
 MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 
 
-def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> Decision:
-    """Remove units and columns whose probability of being active is below the threshold; single weights stay."""
+def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int, *, columns: bool = True) -> Decision:
+    """Remove units, and columns, whose probability of being active is below the threshold; single weights stay."""
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
         estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
@@ -40,20 +40,18 @@ def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int) -> De
         raise ArgumentError.about("threshold", expected=expected, got=threshold)
     stays = torch.ones_like(estimate)
     for group in sparsifier.groups:
-        if group.elements is None:
+        if group.site is not None or (group.columns is not None and columns):
             stays[group.span] = (probability[group.span] >= threshold).to(stays.dtype)
     decision = decide_from(sparsifier, stays, round_to)
-    columns = {
-        where: mask | _unread(sparsifier.structure.tensors[where.tensor][where.dim], mask)
-        for where, mask in decision.columns.items()
-    }
-    return Decision(decision.units, columns, estimate)
+    read = read_units(sparsifier.structure, decision.units, decision.columns)
+    return Decision(decision.units, _with_unread(sparsifier, decision, ~read) if columns else {}, estimate)
 
 
-def _unread(table: Ids, mask: Mask) -> Mask:
-    """The columns of units that stay although no column of theirs is open, as those that round a width do."""
-    seen = np.unique(table[mask])
-    return np.asarray(((table != NONE) & ~np.isin(table, seen)).any(axis=1))
+def _with_unread(sparsifier: Sparsifier, decision: Decision, unread: Mask) -> dict[Slice, Mask]:
+    """Open columns, and all those of units that nothing reads and that stay, as those that round a width do."""
+    tables = {where: sparsifier.structure.tensors[where.tensor][where.dim] for where in decision.columns}
+    nobody = np.append(unread, False)  # for positions without a unit
+    return {where: mask | nobody[tables[where]].any(axis=1) for where, mask in decision.columns.items()}
 
 
 def check_optimizers(model: nn.Module, optimizers: Sequence[Optimizer]) -> None:

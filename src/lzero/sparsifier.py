@@ -171,7 +171,12 @@ class Sparsifier:
         removed = self._removed(decision)
         if removed:
             copies = [self._same(average) for average in averages]
-            small = cut_copy(self, decision, fallback="error")
+            try:
+                small = cut_copy(self, decision, fallback="error")
+            except LzeroError:  # code that reads a weight without calling its layer needs all of its columns
+                decision = decide_shrink(self, threshold, round_to, columns=False)
+                small = cut_copy(self, decision, fallback="error")
+            removed = self._removed(decision)
             self._cut(decision, optimizers, small)
             for each in copies:
                 each._cut(decision, [], small)
@@ -186,7 +191,8 @@ class Sparsifier:
     def _same(self, average: nn.Module) -> Sparsifier:
         """The sparsifier of an averaged copy, which must have been cut like this model so far."""
         other = sparsifier_of(average.module if isinstance(average, AveragedModel) else average)
-        if other.history != self.history:
+        mine, theirs = self.history, other.history
+        if (theirs.sites, theirs.columns, theirs.dense) != (mine.sites, mine.columns, mine.dense):
             expected = "copies of this model that were cut along with it"
             raise ArgumentError.about("averages", expected=expected, got="one of other sizes")
         return other

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.attach import Bank
-from lzero.errors import LzeroError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
 from lzero.gating import (
     INNER,
@@ -23,6 +23,7 @@ from lzero.gating import (
     keep_rate_of,
     unit_groups,
 )
+from lzero.layers import IndexedLinear
 from lzero.plan import Plan
 from lzero.sparsifier import Sparsifier
 from lzero.structure.analysis import analyse
@@ -63,6 +64,9 @@ def sparsify(
     torch.Size([8])
     """
     check_units(units)
+    if units == "weights" and inputs:
+        advice = "an input goes when all its weights are closed"
+        raise ArgumentError.about("inputs", expected='False with units="weights"', got=inputs, advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
     positional = tuple(x.detach() if isinstance(x, Tensor) else x for x in as_tuple(example_inputs))
@@ -94,7 +98,8 @@ def sparsify(
 
 def _dense_weights(model: nn.Module, structure: Structure) -> set[str]:
     """The weights of dense layers used once: those that can be made to choose their inputs."""
-    names = {f"{path}.weight" if path else "weight" for path, m in model.named_modules() if type(m) is nn.Linear}
+    layers = [path for path, module in model.named_modules() if type(module) in (nn.Linear, IndexedLinear)]
+    names = {f"{path}.weight" if path else "weight" for path in layers}
     shared = [name for alias, name in structure.aliases.items() if alias != name]
     return {name for name in names if structure.aliases.get(name) == name and name not in shared}
 

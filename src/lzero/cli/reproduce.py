@@ -18,7 +18,9 @@ def reproduce_command(
         list[str] | None,
         typer.Argument(help=f"all, or any of: {', '.join(NAMES)}. What needs no training if none.", metavar="NAME"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small versions, in the folder quick: few epochs, one seed.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small versions, in the folder quick: few epochs, one seed.")
+    ] = False,
     seeds: Annotated[int | None, typer.Option(help="Trainings of each row; as in the papers if not given.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables, figures and runs.")] = Path("runs/reproduce"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures that are there already.")] = False,

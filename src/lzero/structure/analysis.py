@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
+from lzero.layers import IndexedLinear
 from lzero.structure import rules
 from lzero.structure.capture import Inputs, capture, module_path
 from lzero.structure.op import Findings, Op, Value, sizes
@@ -35,6 +36,7 @@ class Analysis:
     values: dict[Node, Value | list[Value]]
     readings: list[Reading]
     products: list[Product]
+    inputs: dict[str, Dim]  # what a layer chooses its columns from, by the name of its weight
 
     def used_once(self) -> set[str]:
         """Parameters and buffers that exactly one operation reads."""
@@ -58,17 +60,23 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
     saved = {aliases.get(name, name) for name in model.state_dict()}
     parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
     inputs = set(program.graph_signature.user_inputs)
+    choosing = {path: module for path, module in model.named_modules() if isinstance(module, IndexedLinear)}
     for node in program.graph.nodes:
         if node.op == "placeholder":
             name = named.get(node.name)
             first = None if name is None else aliases.get(name, name)
             kinds = {"is_input": node.name in inputs, "is_parameter": first in parameters, "is_saved": first in saved}
             values[node] = _placeholder(node, first, findings.units, tensors, **kinds)
+            path, _, own = (name or "").rpartition(".")
+            if own == "index" and path in choosing:
+                findings.indices[node] = choosing[path].index.cpu().numpy()
         elif node.op == "call_function":
             values[node] = _apply(node, values, findings)
         elif node.op == "output":
             _pin_outputs(node, values, findings)
-    return Analysis(program, findings.units, tensors, aliases, values, findings.readings, findings.products)
+    return Analysis(
+        program, findings.units, tensors, aliases, values, findings.readings, findings.products, findings.inputs
+    )
 
 
 def _aliases(model: nn.Module) -> dict[str, str]:

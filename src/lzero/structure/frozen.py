@@ -96,6 +96,7 @@ def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Struc
         tuple(tuple(_extent(dim, of(dim)) for dim in product.dims) for product in analysis.products),
         _activations(analysis, of),
         analysis.aliases,
+        {Slice(analysis.aliases[name], 1): of(dim) for name, dim in analysis.inputs.items()},
     )
 
 

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.fx import Node
 
 from lzero.structure.units import Dim, Ids, Units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from torch.fx import Node
 
 
 class Value(tuple[Dim, ...]):
@@ -52,6 +51,8 @@ class Findings:
     units: Units = field(default_factory=Units)
     readings: list[Reading] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
+    indices: dict[Node, Ids] = field(default_factory=dict)  # by which layers choose inputs, where they are known
+    inputs: dict[str, Dim] = field(default_factory=dict)  # what such a layer chooses from, by the name of its weight
 
 
 class Op:
@@ -99,6 +100,16 @@ class Op:
         """Make each of `blocks` equal stretches of a dimension one unit."""
         for block in np.split(np.arange(dim.size), blocks):
             self.units.unite_all(dim.labels[block], self.because(f"{self.name} mixes different units in a group"))
+
+    def chosen(self, dim: Dim, index: object) -> Dim | None:
+        """The positions that a layer chooses of its inputs; None where they are not known beforehand."""
+        known = self._findings.indices.get(index) if isinstance(index, Node) else None
+        if known is None:
+            return None
+        given = self._findings.inputs.setdefault(f"{self.path}.weight" if self.path else "weight", dim)
+        if given is not dim:  # a layer that is called twice chooses the same positions of both
+            self.unite(given, dim)
+        return dim.positions(known)
 
     def contract(self, one: Dim, other: Dim) -> None:
         """Sum over a dimension of two tensors; the one that is a parameter is where a gate can act."""

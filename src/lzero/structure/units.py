@@ -32,7 +32,7 @@ class Dim:
         """The number of positions."""
         return len(self.labels)
 
-    def positions(self, index: slice) -> Dim:
+    def positions(self, index: slice | Ids) -> Dim:
         """The same dimension restricted to some positions."""
         return Dim(self.labels[index], self.sources)
 

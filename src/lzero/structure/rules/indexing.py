@@ -66,7 +66,9 @@ def unbind(op: Op, x: Value, dim: int = 0) -> list[Value]:
 
 @register_rule("aten.index_select.default", "aten.gather.default")
 def index_select(op: Op, x: Value, dim: int, *_: Any, **__: Any) -> Value:
-    """Positions chosen by a tensor: what they are is not known beforehand."""
+    """Positions chosen by a tensor: what they are is known of layers that lzero made, and of no others."""
+    if (chosen := op.chosen(x[dim], op.node.args[2])) is not None:
+        return _with(x, dim, chosen)
     op.pin([x[dim]], f"{op.name} chooses its positions")
     return _with(x, dim, op.units.opaque(op.shapes[0][dim], op.because(f"{op.name} chooses its positions")))
 
