@@ -81,14 +81,6 @@ def test_the_expected_l2_norm_by_hand():
     assert ExpectedL2(sparsifier)(p).item() == pytest.approx(by_hand.item(), rel=1e-6)
 
 
-def test_a_weight_with_a_gate_of_its_own_behind_a_gated_column_counts_once():
-    sparsifier = gated("MLP", units="weights", inputs=True)
-    weights = sum(p.square().sum() for name, p in sparsifier.model.named_parameters() if p.dim() == 2)
-    assert ExpectedL2(sparsifier)(torch.ones_like(sparsifier.log_alpha)).item() == pytest.approx(
-        weights.item(), rel=1e-5
-    )
-
-
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_l2_norm_moves_gates_only_on_request(sparsifier, moves):
     Penalty(sparsifier, 0.0, l2=1.0, l2_moves_gates=moves)().backward()
