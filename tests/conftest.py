@@ -17,3 +17,12 @@ def _seeded():
 @pytest.fixture(params=DEVICES)
 def device(request):
     return request.param
+
+
+@pytest.fixture
+def one_thread():
+    """Where others compute too, two threads that wait for each other are far slower than one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

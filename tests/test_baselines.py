@@ -24,13 +24,7 @@ BASELINES = {
 BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "torch_pruning_tradeoff.py"
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Where others compute too, two threads that wait for each other are far slower than one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("name", BASELINES)

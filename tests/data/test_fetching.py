@@ -32,9 +32,12 @@ def test_an_archive_is_fetched_unpacked_and_removed(tmp_path):
 @pytest.mark.parametrize("kept", ["data_batch_1.bin", "data_batch_1.bin.gz"])
 def test_fetching_heals_a_damaged_file(kept, tmp_path):
     put(tmp_path / "cifar10", cifar10_files())
+    whole = read(SMALL_CIFAR10, tmp_path)
     (tmp_path / "cifar10" / kept).write_bytes(b"damaged")
     with serving({"cifar.tar.gz": tar(cifar10_files())}) as server:
-        fetch_source(replace(SMALL_CIFAR10, downloads=(wanted(server, "good", file="cifar.tar.gz"),)), tmp_path)
+        source = replace(SMALL_CIFAR10, downloads=(wanted(server, "good", file="cifar.tar.gz"),))
+        healed = fetch_source(source, tmp_path)
+    assert describe(healed) == describe(whole)
 
 
 UNREACHABLE = Download("train-images-idx3-ubyte.gz", ("http://127.0.0.1:1/a", "http://127.0.0.1:1/b"), "md5", "")

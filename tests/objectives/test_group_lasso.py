@@ -17,13 +17,7 @@ from tests.objectives.conftest import gated
 N, FEATURES, OUTPUTS = 200, 8, 3
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Where others compute too, two threads that wait for each other are far slower than one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
