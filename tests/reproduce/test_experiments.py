@@ -8,6 +8,7 @@ from shutil import rmtree
 import pytest
 
 from lzero import data
+from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.report.paper_networks import LENET, MLP, architecture_share
 from lzero.reproduce import EXPERIMENTS, records, tables
@@ -15,7 +16,7 @@ from lzero.reproduce.figures import draw
 from lzero.reproduce.mnist import SIZES
 from lzero.reproduce.rows import Experiment, Row
 from lzero.reproduce.running import plan, run
-from lzero.training.sweep import Trial
+from lzero.training.together import Trial
 from lzero.zoo import make
 
 DATA = Path("data")
@@ -122,6 +123,13 @@ def test_only_what_has_no_record_is_trained(tmp_path):
     run(SMALL, tmp_path, accelerator="cpu", workers=1, seeds=2, on_record=told.append)
     assert [(record.row, record.seed) for record in told[2:]] == [("gated", 1), ("dense", 1)]
     assert len(run(SMALL, tmp_path, accelerator="cpu")) == 4  # seeds beyond those asked for are kept
+
+
+def test_rows_are_chosen_by_a_part_of_their_label(tmp_path):
+    assert [record.row for record in run(SMALL, tmp_path, only=["den"], accelerator="cpu", workers=1)] == ["dense"]
+    assert "| gated |" in (tmp_path / "small.md").read_text()
+    with pytest.raises(ArgumentError, match="a part of one of 'gated', 'dense'; got 'sparse'"):
+        run(SMALL, tmp_path, only=["sparse"])
 
 
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")

@@ -81,7 +81,10 @@ def test_a_resumed_run_goes_on_where_it_was(kind, few, tmp_path):
     assert [row["loss"] for row in parts] == pytest.approx([row["loss"] for row in whole], rel=0.05)
 
 
-def test_networks_trained_side_by_side_are_those_trained_alone(tmp_path):
+@pytest.mark.parametrize("how", ["processes", "streams"])
+def test_networks_trained_side_by_side_are_those_trained_alone(how, tmp_path, monkeypatch):
+    if how == "streams":
+        monkeypatch.setattr("lzero.training.shared_gpu.CONTROL", "no-such-command")
     changes = [*SHORT, "training.batch_size=128", "shrink.every=2"]
     rows = sweep("digits", {"objective.target": [0.3, 0.6]}, tmp_path, seeds=2, changes=changes)
     for row in rows:

@@ -18,6 +18,10 @@ def reproduce_command(
         list[str] | None,
         typer.Argument(help=f"all, or any of: {', '.join(NAMES)}. What needs no training if none.", metavar="NAME"),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Train only rows with this in their label; may be repeated.", metavar="TEXT"),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Small versions, in the folder quick: few epochs, one seed.")
     ] = False,
@@ -27,7 +31,8 @@ def reproduce_command(
     data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[
-        int | None, typer.Option(help="Processes on a CPU; as many as cores if not given.", show_default=False)
+        int | None,
+        typer.Option(help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", show_default=False),
     ] = None,
 ) -> None:
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
@@ -35,6 +40,6 @@ def reproduce_command(
     wanted = list(NAMES) if names == ["all"] else names or list(WITHOUT_TRAINING)
     with errors_for_people(), warnings_for_people(console):
         reproduce(
-            wanted, out, console=console, overwrite=overwrite, quick=quick, seeds=seeds, data_dir=data_dir,
-            accelerator=accelerator, workers=workers,
+            wanted, out, console=console, overwrite=overwrite, only=only or (), quick=quick, seeds=seeds,
+            data_dir=data_dir, accelerator=accelerator, workers=workers,
         )  # fmt: skip

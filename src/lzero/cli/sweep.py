@@ -40,7 +40,8 @@ def sweep_command(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes on a CPU; as many as cores if not given.", show_default=False)
+        int | None,
+        typer.Option(help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", show_default=False),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

@@ -29,6 +29,7 @@ def reproduce(
     *,
     console: Console,
     overwrite: bool = False,
+    only: Sequence[str] = (),
     quick: bool = False,
     seeds: int | None = None,
     data_dir: Path | None = None,
@@ -37,8 +38,8 @@ def reproduce(
 ) -> None:
     """Print the named tables, draw the named figures and run the named experiments, into `out`.
 
-    Every name and path is checked first. Experiments go on where they were interrupted. Small versions have a folder
-    of their own.
+    Every name and path is checked first. `only` names rows of experiments by parts of their labels. Experiments go on
+    where they were interrupted. Small versions have a folder of their own.
     """
     out = out / "quick" if quick else out
     for name in names:
@@ -53,7 +54,7 @@ def reproduce(
         from lzero.reproduce.running import run
 
         run(
-            EXPERIMENTS[name], out, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
+            EXPERIMENTS[name], out, only=only, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
             workers=workers, on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
         )  # fmt: skip
         console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)

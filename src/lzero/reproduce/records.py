@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lzero.recipes import Recipe
-    from lzero.training.sweep import Trial
+    from lzero.training.together import Trial
 
 CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
 

@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.reproduce import records, tables
-from lzero.training.sweep import Trial, train_all
+from lzero.training.together import Trial, train_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ def run(
     experiment: Experiment,
     out: Path,
     *,
+    only: Sequence[str] = (),
     quick: bool = False,
     seeds: int | None = None,
     data_dir: Path | None = None,
@@ -30,9 +32,12 @@ def run(
     workers: int | None = None,
     on_record: Callable[[Record], None] = lambda _: None,
 ) -> list[Record]:
-    """Train what `<name>.jsonl` has no record of; add to it, and write `<name>.md` with the table."""
+    """Train what `<name>.jsonl` has no record of; add to it, and write `<name>.md` with the table.
+
+    With `only`, those rows are trained whose label has one of these texts in it.
+    """
     path, count = out / f"{experiment.name}.jsonl", seeds or (1 if quick else experiment.seeds)
-    trials = plan(experiment, out / "runs", quick=quick, seeds=count)
+    trials = _chosen(plan(experiment, out / "runs", quick=quick, seeds=count), only)
     kept = _still_valid(records.read(path) if path.exists() else [], experiment, quick=quick)
     for trial in _trained([trial for trial in trials if _key(trial) not in kept], data_dir, accelerator, workers):
         record = kept[_key(trial)] = records.Record.of(trial)
@@ -46,6 +51,14 @@ def run(
 def plan(experiment: Experiment, folder: Path, *, quick: bool, seeds: int) -> list[Trial]:
     """All trainings of an experiment; those of the first seed come first."""
     return [_trial(experiment, row, seed, folder, quick=quick) for seed in range(seeds) for row in experiment.rows]
+
+
+def _chosen(trials: Sequence[Trial], only: Sequence[str]) -> list[Trial]:
+    chosen = [trial for trial in trials if not only or any(text in trial.settings["row"] for text in only)]
+    if not chosen:
+        labels = ", ".join(dict.fromkeys(repr(trial.settings["row"]) for trial in trials))
+        raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
+    return chosen
 
 
 def _trial(experiment: Experiment, row: Row, seed: int, folder: Path, *, quick: bool) -> Trial:
