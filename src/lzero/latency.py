@@ -58,8 +58,8 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def machine() -> str:
-    """The kind of machine, for the head of a result."""
-    if torch.cuda.is_available():
+def machine(device: torch.device | None = None) -> str:
+    """The kind of machine, for the head of a result: of its GPU, where it has one and no other device is named."""
+    if torch.cuda.is_available() and (device is None or device.type == "cuda"):
         return f"1× {torch.cuda.get_device_name().removeprefix('NVIDIA ')}, torch {torch.__version__.split('+')[0]}"
     return f"{torch.get_num_threads()} CPU cores, torch {torch.__version__.split('+')[0]}"

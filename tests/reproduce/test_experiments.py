@@ -128,7 +128,7 @@ def test_only_what_has_no_record_is_trained(tmp_path):
 def test_rows_are_chosen_by_a_part_of_their_label(tmp_path):
     assert [record.row for record in run(SMALL, tmp_path, only=["den"], accelerator="cpu", workers=1)] == ["dense"]
     assert "| gated |" in (tmp_path / "small.md").read_text()
-    with pytest.raises(ArgumentError, match="a part of one of 'gated', 'dense'; got 'sparse'"):
+    with pytest.raises(ArgumentError, match="a part of one of 'gated', 'dense', got 'sparse'"):
         run(SMALL, tmp_path, only=["sparse"])
 
 

@@ -84,7 +84,7 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
         session.epoch,
         session.seconds,
         "held-out" if session.recipe.data.held_out else "test",
-        machine(),
+        machine(device),
     )
     if run is not None and run.writes:
         storage.save(small, run.model)

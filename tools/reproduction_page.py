@@ -1,0 +1,37 @@
+"""Bring tables up to date with the records of results/reproduction, there and in docs/reproduction.md.
+
+On the page a table stands below a comment with its name: <!-- table-1-mlp -->
+"""
+
+import re
+from pathlib import Path
+
+from lzero.reproduce import records, tables
+from lzero.reproduce.experiments import EXPERIMENTS
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT, PAGE = ROOT / "results" / "reproduction", ROOT / "docs" / "reproduction.md"
+OLD_TABLE = re.compile(r"\A(\|.*\n)*")
+
+
+def table_of(name: str) -> str:
+    """The lines of a table, after its file was written anew."""
+    text = tables.markdown(EXPERIMENTS[name], records.read(KEPT / f"{name}.jsonl"))
+    (KEPT / f"{name}.md").write_text(text, encoding="utf-8")
+    return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("|"))
+
+
+def main() -> None:
+    """Write what changed; a table that the page has no place for is an error."""
+    page = PAGE.read_text(encoding="utf-8")
+    for path in sorted(KEPT.glob("*.jsonl")):
+        marker = f"<!-- {path.stem} -->\n"
+        if marker not in page:
+            raise SystemExit(f"{PAGE}: expected a line {marker.strip()} where the table goes")
+        before, after = page.split(marker)
+        page = before + marker + table_of(path.stem) + OLD_TABLE.sub("", after, count=1)
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
