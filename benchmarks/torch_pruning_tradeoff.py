@@ -1,6 +1,7 @@
-"""Error against MACs for group-magnitude pruning with fine-tuning by Torch-Pruning, under the schedule of a recipe.
+r"""Error against MACs for group-magnitude pruning with fine-tuning by Torch-Pruning, under the schedule of a recipe.
 
-    python benchmarks/torch_pruning_tradeoff.py mnist-lenet5-macs --shares 0.05 0.1 0.2 0.5 --seeds 3 --data-dir data
+    python benchmarks/torch_pruning_tradeoff.py mnist-lenet5-macs --shares 0.05 0.1 0.2 0.5 --seeds 3 --data-dir data \
+        --out results/reproduction/trade-off-lenet5-by-torch-pruning.jsonl
 
 The recipe's network trains without gates, for its number of epochs in all, with its optimizer, batches and seeds. After
 30, 40, 50, 60 and 70 % of them it is pruned, each time by the same factor in MACs, and trains on: the units of least
@@ -12,7 +13,11 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import starmap
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +37,7 @@ from lzero.training.building import build
 from lzero.training.loop import dense_recipe, fastest_kernels, side_stream, training
 from lzero.training.outcome import Outcome, finish
 from lzero.training.session import Session
+from lzero.training.shared_gpu import shared_gpu
 
 PRUNED_AFTER = (0.3, 0.4, 0.5, 0.6, 0.7)  # of all epochs
 STEPS = 400  # in which Torch-Pruning would remove everything: few units at a time, each ranked anew
@@ -123,17 +129,33 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--data-dir", default="data")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     options = parser.parse_args()
-    found = []
-    for seed in range(options.seeds):
-        recipe = dense_recipe(load(options.recipe, [*options.set, f"training.seed={seed}"]))
-        dataset = data.load(recipe.data.name, options.data_dir)
-        for share in options.shares:
-            found.append(train(recipe, dataset, share, by_layer=options.by_layer))
-            size = f"{found[-1].params:,} parameters, {found[-1].macs:,} of {found[-1].dense_macs:,} MACs"
-            print(f"{found[-1].row}, seed {seed}: error {found[-1].error:.2%}, {size}", flush=True)
-            if options.out:
-                records.write(found, options.out)
+    recipes = [dense_recipe(load(options.recipe, [*options.set, f"training.seed={k}"])) for k in range(options.seeds)]
+    jobs = [(recipe, options.data_dir, share, options.by_layer) for recipe in recipes for share in options.shares]
+    found = list[Record]()
+    for each in trained(jobs, options.workers):
+        found.append(each)
+        size = f"{each.params:,} parameters, {each.macs:,} of {each.dense_macs:,} MACs"
+        print(f"{each.row}, seed {each.seed}: error {each.error:.2%}, {size}", flush=True)
+        if options.out:
+            records.write(found, options.out)
+
+
+def trained(jobs: Sequence[tuple[Recipe, str, float, bool]], workers: int) -> Iterator[Record]:
+    """Records of all trainings, as many at a time as there are workers, in the order of the jobs."""
+    if workers == 1:
+        yield from starmap(load_and_train, jobs)
+        return
+    with shared_gpu(workers) as environment:
+        how: dict[str, Any] = {"initializer": os.environ.update, "initargs": (environment or {},)}
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **how) as pool:
+            yield from pool.map(load_and_train, *zip(*jobs, strict=True))
+
+
+def load_and_train(recipe: Recipe, data_dir: str, share: float, by_layer: bool) -> Record:
+    """One training, from the name of its data."""
+    return train(recipe, data.load(recipe.data.name, data_dir), share, by_layer=by_layer)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ OLD_TABLE = re.compile(r"\A(\|.*\n)*")
 
 def table_of(name: str) -> str:
     """The lines of a table, after its file was written anew."""
-    text = tables.markdown(EXPERIMENTS[name], records.read(KEPT / f"{name}.jsonl"))
+    text = tables.markdown(EXPERIMENTS[name], records.read_all(KEPT, name))
     (KEPT / f"{name}.md").write_text(text, encoding="utf-8")
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("|"))
 
@@ -24,12 +24,12 @@ def table_of(name: str) -> str:
 def main() -> None:
     """Write what changed; a table that the page has no place for is an error."""
     page = PAGE.read_text(encoding="utf-8")
-    for path in sorted(KEPT.glob("*.jsonl")):
-        marker = f"<!-- {path.stem} -->\n"
+    for name in (name for name in EXPERIMENTS if (KEPT / f"{name}.jsonl").exists()):
+        marker = f"<!-- {name} -->\n"
         if marker not in page:
             raise SystemExit(f"{PAGE}: expected a line {marker.strip()} where the table goes")
         before, after = page.split(marker)
-        page = before + marker + table_of(path.stem) + OLD_TABLE.sub("", after, count=1)
+        page = before + marker + table_of(name) + OLD_TABLE.sub("", after, count=1)
     PAGE.write_text(page, encoding="utf-8")
 
 

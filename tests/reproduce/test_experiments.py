@@ -6,18 +6,22 @@ from pathlib import Path
 from shutil import rmtree
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from lzero import data
 from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.report.paper_networks import LENET, MLP, architecture_share
 from lzero.reproduce import EXPERIMENTS, records, tables
+from lzero.reproduce.cifar import NARROWER
 from lzero.reproduce.figures import draw
 from lzero.reproduce.mnist import SIZES
 from lzero.reproduce.rows import Experiment, Row
 from lzero.reproduce.running import plan, run
 from lzero.training.together import Trial
 from lzero.zoo import make
+from lzero.zoo.scaling import factor_for
 
 DATA = Path("data")
 
@@ -73,10 +77,24 @@ def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
         for seed in (0, 1)
     ]
     records.write([replace(whole, row="dense", macs=5000), *kept], tmp_path / "trade-off-lenet5.jsonl")
-    drawn = draw("trade-off-macs", tmp_path)
-    svg = next(path for path in drawn if path.name == "trade-off-macs.svg").read_text()
+    others = [replace(record, row=record.row.replace("narrower", "another library")) for record in kept[4:]]
+    records.write(others, tmp_path / "trade-off-lenet5-by-another.jsonl")
+    drawn = draw("trade-off-lenet5-macs", tmp_path)
+    svg = next(path for path in drawn if path.name == "trade-off-lenet5-macs.svg").read_text()
     assert svg.startswith("<?xml")
     assert len(drawn) == 4
+    assert "another library" in svg
+    table = tables.markdown(EXPERIMENTS["trade-off-lenet5"], records.read_all(tmp_path, "trade-off-lenet5"))
+    assert "| another library, 10% of MACs |  |  |  | – | 100 (10.0%) | 500 (10.0%) | 10.00 ± 0.00 | 1.00 |" in table
+
+
+def test_narrower_networks_are_the_widest_within_each_share():
+    def macs(factor):
+        with torch.device("meta"), FlopCounterMode(display=False) as counter:
+            make("wrn-16-4", hidden=factor).eval()(torch.zeros(1, 3, 32, 32))
+        return counter.get_total_flops()
+
+    assert {share: factor_for(share, macs) for share in NARROWER} == NARROWER
 
 
 def test_shares_are_of_the_largest_network(tmp_path):

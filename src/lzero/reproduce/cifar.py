@@ -1,10 +1,11 @@
-"""WRN-28-10 on CIFAR-10 and CIFAR-100: Table 2 of the 2018 paper."""
+"""WRN on CIFAR-10 and CIFAR-100: Table 2 of the 2018 paper, and error against size."""
 
 from __future__ import annotations
 
 from lzero.reproduce.rows import LOUIZOS, Experiment, Row
 
 DENSE = ("gates.units=none", "objective.kind=none")
+LASSO = ("objective.kind=lasso", "objective.strength=0.3", "shrink.every=0", "shrink.freeze_after=0.7")
 WIDE = "cifar10-wrn-28-10"
 
 
@@ -47,3 +48,28 @@ def _network(options: dict[str, float]) -> tuple[str, ...]:
 
 CIFAR10 = _wide("CIFAR-10", (4.00, 3.89, 3.83, 3.93))
 CIFAR100 = _wide("CIFAR-100", (21.18, 18.85, 18.75, 19.04), ("data.name=cifar100",), classes=100)
+
+# WRN-16-4 whose blocks are uniformly narrower inside, by the largest factor with which MACs are within each share.
+NARROWER = {0.1: 0.093, 0.2: 0.187, 0.3: 0.312, 0.5: 0.468, 0.7: 0.687}
+
+
+def _trade_off() -> Experiment:
+    """WRN-16-4, a fourteenth of WRN-28-10's MACs, at several sizes: ours, and what it is compared with."""
+    small = ("training.epochs=40", "model.name=wrn-16-4", "shrink.round_to=8")
+    recipe = f"{WIDE}-macs"
+    rows = [
+        Row("dense", recipe, (*small, *DENSE)),
+        Row("dropout 0.3", recipe, (*small, *_network({"dropout": 0.3}), *DENSE)),
+    ]
+    for share, factor in NARROWER.items():
+        size, target = f"{share:.0%} of MACs", f"objective.target={share}"
+        rows += [
+            Row(f"lzero, {size}", recipe, (*small, target)),
+            Row(f"group lasso, {size}", recipe, (*small, *LASSO, target)),
+            Row(f"narrower, {size}", recipe, (*small, *_network({"hidden": factor}), *DENSE)),
+        ]
+    title = "WRN-16-4 on CIFAR-10: error against size"
+    return Experiment("trade-off-wrn", title, tuple(rows), 5, ("model.name=wrn-10-1", "training.epochs=1"))
+
+
+TRADE_OFF_WRN = _trade_off()

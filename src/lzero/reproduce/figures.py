@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from lzero.reproduce.mnist import LENET
-from lzero.reproduce.records import read
+from lzero.reproduce.records import read_all
 from lzero.reproduce.tables import against_the_largest
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lzero.reproduce.records import Record
+    from lzero.reproduce.rows import Row
 
 # The experiments that each figure is drawn from.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -24,8 +25,10 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "figure-4": ("table-2-cifar10",),
     "figure-c1": ("dynamics",),
     "figure-c2": ("densities-mlp", "densities-lenet5"),
-    "trade-off-macs": ("trade-off-lenet5",),
-    "trade-off-params": ("trade-off-lenet5",),
+    "trade-off-lenet5-macs": ("trade-off-lenet5",),
+    "trade-off-lenet5-params": ("trade-off-lenet5",),
+    "trade-off-wrn-macs": ("trade-off-wrn",),
+    "trade-off-wrn-params": ("trade-off-wrn",),
 }
 
 
@@ -41,15 +44,17 @@ def draw(name: str, folder: Path) -> list[Path]:
         "figure-4": training_figures.figure_4,
         "figure-c1": training_figures.figure_c1,
         "figure-c2": density_figures.figure_c2,
-        "trade-off-macs": lambda records: _trade_off(records, "macs"),
-        "trade-off-params": lambda records: _trade_off(records, "params"),
+        "trade-off-lenet5-macs": lambda records: _trade_off(records, "macs", LENET.rows),
+        "trade-off-lenet5-params": lambda records: _trade_off(records, "params", LENET.rows),
+        "trade-off-wrn-macs": lambda records: _trade_off(records, "macs"),
+        "trade-off-wrn-params": lambda records: _trade_off(records, "params"),
     }
-    records = [read(folder / f"{source}.jsonl") for source in SOURCES[name]]
+    records = [read_all(folder, source) for source in SOURCES[name]]
     return save_all(figures[name](*records), folder, name)
 
 
-def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"]) -> Figure:
-    """Error against size, a curve for each method, and the papers' rows as points."""
+def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"], rows: Sequence[Row] = ()) -> Figure:
+    """Error against size, a curve for each method, and the papers' rows of LeNet as points."""
     from lzero.report.density_figures import trade_off
     from lzero.report.paper_networks import LENET as NETWORK
     from lzero.report.paper_networks import architecture_share
@@ -59,7 +64,7 @@ def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"]) -> Fi
         methods.setdefault(record.row.partition(",")[0], []).append(record)
     published = {
         f"{row.architecture} ({row.source})": (architecture_share(NETWORK, row.architecture, cost), row.error / 100)
-        for row in LENET.rows
+        for row in rows
         if row.error is not None
     }
     return trade_off(methods, published, cost)

@@ -121,3 +121,9 @@ def read(path: Path) -> list[Record]:
         return [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError, TypeError) as error:
         raise LzeroError(f"{path}: not a file of records ({error}); run lzero reproduce first") from error
+
+
+def read_all(folder: Path, name: str) -> list[Record]:
+    """The records of an experiment, and those of other libraries that benchmarks have put beside them."""
+    others = sorted(folder.glob(f"{name}-by-*.jsonl"))
+    return [record for path in (folder / f"{name}.jsonl", *others) for record in read(path)]

@@ -44,7 +44,9 @@ def run(
         records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
         on_record(record)
     found = [kept[key] for key in sorted(kept)]
-    (out / f"{experiment.name}.md").write_text(tables.markdown(experiment, found), encoding="utf-8")
+    (out / f"{experiment.name}.md").write_text(
+        tables.markdown(experiment, records.read_all(out, experiment.name)), encoding="utf-8"
+    )
     return found
 
 

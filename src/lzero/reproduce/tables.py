@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from lzero.report.paper_networks import architecture_share
 from lzero.report.seeds import interval
+from lzero.reproduce.rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lzero.reproduce.records import Record
-    from lzero.reproduce.rows import Experiment, Row
+    from lzero.reproduce.rows import Experiment
 
 HEAD = (
     "| setting | paper | parameters | error % | ours | parameters | MACs | error %, last epoch | best | latency |",
@@ -24,7 +25,12 @@ HEAD = (
 def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
     """The table of an experiment, and where its numbers come from."""
     records = against_the_largest(records)
-    lines = [_line(experiment, row, [r for r in records if r.row == row.label]) for row in experiment.rows]
+    known = {row.label: row for row in experiment.rows}
+    others = {record.row: Row(record.row, "") for record in records if record.row not in known}
+    lines = [
+        _line(experiment, row, [record for record in records if record.row == label])
+        for label, row in (known | others).items()
+    ]
     machines = ", ".join(sorted({record.machine for record in records}))
     epochs = sorted({record.epochs for record in records})
     length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
@@ -62,9 +68,10 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
     """The widths of the compacted networks, in the papers' order: medians over seeds; none without gates."""
-    if experiment.network is None or not any(record.widths for record in records):
+    named = [] if experiment.network is None else experiment.network.keep
+    layers = [layer for layer in named if all(layer in record.dense_widths for record in records)]
+    if not layers or not any(record.widths for record in records):
         return "–"
-    layers = experiment.network.keep
     return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in layers)
 
 
@@ -77,7 +84,7 @@ def _published_params(experiment: Experiment, row: Row, dense: int) -> str:
 
 def _width(record: Record, layer: str) -> int:
     """A layer's width; inputs that are all read have no entry of their own."""
-    return record.widths.get(layer, record.dense_widths.get(layer, 0))
+    return record.widths.get(layer, record.dense_widths[layer])
 
 
 def _percent(errors: Sequence[float]) -> str:
