@@ -109,9 +109,11 @@ def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int,
     duals: dict[str, Dual | None] = {
         "default": None, "ascent": Ascent(aim.dual_lr), "restarts": RestartedAscent(aim.dual_lr)
     }  # fmt: skip
+    if schedule is None and aim.dual != "default":
+        schedule = constant  # the papers' rules have no warm-up
     return Constraint(
-        sparsifier, aim.target, aim.cost, per=aim.per, steps=steps if aim.dual == "default" else None,
-        schedule=schedule, dual=duals[aim.dual], violation=aim.violation,
+        sparsifier, aim.target, aim.cost, per=aim.per, steps=steps, schedule=schedule, dual=duals[aim.dual],
+        violation=aim.violation,
     )  # fmt: skip
 
 

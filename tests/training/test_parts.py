@@ -1,4 +1,4 @@
-"""The optimizers of recipes: whose rate follows the schedule, and who is decayed by whom."""
+"""What recipes are made into: optimizers, who decays whom, and objectives that give slow gates their time."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from lzero import recipes
 from lzero.objectives.expected_l2 import ExpectedL2
 from lzero.training.optimizers import make_optimizers, rate_at, set_rate
-from lzero.training.parts import make_gates, make_model
+from lzero.training.parts import make_gates, make_model, make_objective
 
 
 def made(*changes):
@@ -58,3 +58,15 @@ def test_what_the_objective_decays_is_not_decayed_twice():
             assert decay[id(parameter)] == (0.0 if name in names else 0.01)
     _, _, (plain,) = made(*penalty[::2], "objective.kind=constraint")
     assert plain.param_groups[0]["weight_decay"] == 0.01
+
+
+@pytest.mark.parametrize("dual", ["ascent", "restarts"])
+def test_the_papers_rules_have_no_warm_up_and_slow_gates_are_given_time(dual, recwarn):
+    recipe = recipes.load("digits", [f"objective.dual={dual}", "objective.target=0.3"])
+    sparsifier = make_gates(recipe, make_model(recipe), torch.zeros(1, 1, 8, 8))
+    objective = make_objective(recipe, sparsifier, num_data=1000, steps=20_000)
+    assert objective.target().tolist() == pytest.approx([0.3])
+    for _ in range(3000):  # gates that have not moved after a seventh of the training
+        objective.update()
+        objective.count()
+    assert not recwarn.list
