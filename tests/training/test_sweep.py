@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, BudgetWarning
 from lzero.training.sweep import spaced, sweep
 
 SHORT = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
+SLOW = ["training.epochs=3", "gates.lr=1e-6"]
 LONG = """
 from lzero.training.sweep import sweep
 if __name__ == "__main__":
@@ -29,6 +30,31 @@ def test_what_is_there_is_not_trained_again(tmp_path):
     with pytest.raises(ArgumentError, match="--resume"):
         sweep("digits", over, tmp_path, **settings)
     assert sweep("digits", over, tmp_path, resume=True, **settings) == first == told
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sweep_that_was_stopped_goes_on_and_ends_as_one_that_was_not(workers, tmp_path):
+    def begun():  # both of those in processes, and the only one without
+        return sum((tmp_path / f"parts/seed={k}/metrics.jsonl").exists() for k in range(2)) == workers
+
+    settings = {"seeds": 2, "changes": [*SHORT, "training.epochs=4"], "accelerator": "cpu", "workers": workers}
+    whole = sweep("digits", {}, tmp_path / "whole", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        sweep("digits", {}, tmp_path / "parts", should_stop=begun, **settings)
+    assert not (tmp_path / "parts/seed=0/outcome.json").exists()
+    assert (tmp_path / "parts/seed=0/checkpoint.safetensors").exists()
+    planned = []
+    parts = sweep("digits", {}, tmp_path / "parts", resume=True, on_plan=planned.extend, **settings)
+    assert [trial.epochs for trial in planned] == [4, 4]
+    measured = ("latency", "seconds")
+    assert [{k: v for k, v in row.items() if k not in measured} for row in parts] == [
+        {k: v for k, v in row.items() if k not in measured} for row in whole
+    ]
+
+
+def test_warnings_of_processes_are_told_with_the_name_of_the_training(tmp_path):
+    with pytest.warns(BudgetWarning, match="^target=0.02,seed=[01]: the "):
+        sweep("digits", {"target": [0.02]}, tmp_path, seeds=2, changes=SLOW, accelerator="cpu", workers=2)
 
 
 @pytest.mark.parametrize("wrong", [(0.0, 1.0, 3), (1.0, -1.0, 3), (0.1, 1.0, 1)])

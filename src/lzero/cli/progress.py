@@ -6,14 +6,23 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from lzero.training.loop import Step
+    from lzero.training.together import Trial
 
 BETWEEN = 0.5  # seconds between two looks at the loss, for each of which a GPU has to be waited for
 
@@ -24,10 +33,46 @@ def progress(console: Console) -> Iterator[Callable[[Step], None]]:
     if not console.is_terminal:
         yield lambda step: _print(step, console)
         return
-    columns = (TextColumn("{task.fields[epoch]}"), BarColumn(20), TextColumn("{task.percentage:3.0f}%"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.description}"), *times, console=console) as bar:
+    with Progress(*_columns("{task.fields[epoch]}"), console=console) as bar:
         yield _Shown(bar)
+
+
+def _columns(first: str) -> tuple[ProgressColumn, ...]:
+    bar = (TextColumn(first), BarColumn(20), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
+    return (*bar, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+
+
+@contextmanager
+def progress_of_many(console: Console) -> Iterator[Callable[[Sequence[Trial]], None]]:
+    """What to tell of trainings that begin, inside the block; on a terminal a bar follows their epochs."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with _Followed(*_columns("trainings"), console=console) as bar:
+        yield bar.follow
+
+
+class _Followed(Progress):
+    """A bar for each set of trainings, which may run anywhere: their folders say how far they are."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console) -> None:
+        self.followed, self.looked = dict[TaskID, "Sequence[Trial]"](), 0.0
+        super().__init__(*columns, console=console)
+
+    def follow(self, trials: Sequence[Trial]) -> None:
+        epochs = sum(trial.recipe.training.epochs for trial in trials)
+        begun = sum(trial.epochs for trial in trials)
+        self.followed[self.add_task("", total=epochs, completed=begun)] = trials
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """The bars, after a look at the folders."""
+        if monotonic() - self.looked > BETWEEN:
+            self.looked = monotonic()
+            for task, trials in list(self.followed.items()):
+                done = sum(trial.is_finished for trial in trials)
+                epochs = sum(trial.epochs for trial in trials)
+                self.update(task, completed=epochs, description=f"{done}/{len(trials)} done, {epochs} epochs")
+        return super().get_renderables()
 
 
 class _Shown:

@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 
 from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.interrupting import interruptible
+from lzero.cli.progress import progress_of_many
 from lzero.reproduce import NAMES, WITHOUT_TRAINING, reproduce
 
 
@@ -38,8 +40,13 @@ def reproduce_command(
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
     console = Console()
     wanted = list(NAMES) if names == ["all"] else names or list(WITHOUT_TRAINING)
-    with errors_for_people(), warnings_for_people(console):
+    with (
+        errors_for_people(),
+        warnings_for_people(console),
+        interruptible("the same command") as should_stop,
+        progress_of_many(console) as on_plan,
+    ):
         reproduce(
             wanted, out, console=console, overwrite=overwrite, only=only or (), quick=quick, seeds=seeds,
-            data_dir=data_dir, accelerator=accelerator, workers=workers,
+            data_dir=data_dir, accelerator=accelerator, workers=workers, on_plan=on_plan, should_stop=should_stop,
         )  # fmt: skip

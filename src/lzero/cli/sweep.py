@@ -13,7 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lzero.cli.app import app, errors_for_people
+from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.interrupting import interruptible
+from lzero.cli.progress import progress_of_many
 from lzero.recipes import SettingError, full_key, names
 
 RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
@@ -49,15 +51,17 @@ def sweep_command(
 ) -> None:
     """Train one recipe for many settings and seeds at once, and print what each setting costs and gives."""
     console = Console(stderr=as_json)
-    with errors_for_people():
+    with errors_for_people(), warnings_for_people(console):
         from lzero.training.sweep import sweep  # heavy: Fabric
 
         values = dict(parsed(each) for each in over)
         folder = out or Path("runs") / f"{Path(recipe).stem}-sweep"
-        rows = sweep(
-            recipe, values, folder, seeds=seeds, changes=changes or [], workers=workers, resume=resume,
-            data_dir=data_dir, accelerator=accelerator, on_trial=lambda row: _print(row, list(values), console),
-        )  # fmt: skip
+        with interruptible("the same command and --resume") as should_stop, progress_of_many(console) as on_plan:
+            rows = sweep(
+                recipe, values, folder, seeds=seeds, changes=changes or [], workers=workers, resume=resume,
+                data_dir=data_dir, accelerator=accelerator, on_plan=on_plan, should_stop=should_stop,
+                on_trial=lambda row: _print(row, list(values), console),
+            )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return

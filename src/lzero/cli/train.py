@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress
 from lzero.cli.source import working_folder_importable
 from lzero.recipes import load, names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from lzero.training import Outcome
 
 DEFAULT = names()[0]
@@ -63,7 +60,7 @@ def train_command(
 
         name, changed = _named(recipe, changes or [], init)
         folder = out or Path("runs") / Path(name if ":" not in recipe else recipe.rpartition(":")[2]).stem
-        with _interruptible(folder) as should_stop, progress(console) as on_step:
+        with interruptible(f"the same command and --resume ({folder})") as should_stop, progress(console) as on_step:
             outcome = fit(
                 load(name, changed), folder, resume=resume, overwrite=overwrite, data_dir=data_dir, compare=compare,
                 accelerator=accelerator, devices=devices, strategy=strategy, on_step=on_step, should_stop=should_stop,
@@ -97,27 +94,6 @@ def _page(folder: Path) -> str:
         return str(write_page(folder))
     except MissingExtraError as error:
         return f"not written: {error}"
-
-
-@contextmanager
-def _interruptible(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM end a training after the step that runs, with a checkpoint; the second one at once."""
-    asked: list[int] = []
-
-    def stop(number: int, *_: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    except KeyboardInterrupt as interruption:
-        typer.echo(f"\nlzero: interrupted; go on with the same command and --resume ({folder})", err=True)
-        raise typer.Exit(code=130) from interruption
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _table(outcome: Outcome) -> Table:

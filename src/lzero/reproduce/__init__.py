@@ -10,12 +10,13 @@ from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import SOURCES, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from rich.console import Console
 
     from lzero.reproduce.records import Record
+    from lzero.training.together import Trial
 
 TABLES = ("law",)
 FIGURES = tuple(SOURCES)
@@ -35,6 +36,8 @@ def reproduce(
     data_dir: Path | None = None,
     accelerator: str = "auto",
     workers: int | None = None,
+    on_plan: Callable[[Sequence[Trial]], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Print the named tables, draw the named figures and run the named experiments, into `out`.
 
@@ -55,7 +58,8 @@ def reproduce(
 
         run(
             EXPERIMENTS[name], out, only=only, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
-            workers=workers, on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
+            workers=workers, on_plan=on_plan, should_stop=should_stop,
+            on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
         )  # fmt: skip
         console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)
     for name in (name for name in FIGURES if name in names):  # last: they show what the experiments gave

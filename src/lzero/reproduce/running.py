@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from lzero.reproduce import records, tables
 from lzero.training.together import Trial, train_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from lzero.reproduce.records import Record
     from lzero.reproduce.rows import Experiment, Row
@@ -30,7 +31,9 @@ def run(
     data_dir: Path | None = None,
     accelerator: str = "auto",
     workers: int | None = None,
+    on_plan: Callable[[Sequence[Trial]], None] = lambda _: None,
     on_record: Callable[[Record], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Record]:
     """Train what `<name>.jsonl` has no record of; add to it, and write `<name>.md` with the table.
 
@@ -39,7 +42,11 @@ def run(
     path, count = out / f"{experiment.name}.jsonl", seeds or (1 if quick else experiment.seeds)
     trials = _chosen(plan(experiment, out / "runs", quick=quick, seeds=count), only)
     kept = _still_valid(records.read(path) if path.exists() else [], experiment, quick=quick)
-    for trial in _trained([trial for trial in trials if _key(trial) not in kept], data_dir, accelerator, workers):
+    missing = [trial for trial in trials if _key(trial) not in kept]
+    on_plan(missing)
+    done = [trial for trial in missing if trial.is_finished]
+    others = train_all(missing, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop)
+    for trial in chain(done, others):
         record = kept[_key(trial)] = records.Record.of(trial)
         records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
         on_record(record)
@@ -74,12 +81,6 @@ def _still_valid(found: Sequence[Record], experiment: Experiment, *, quick: bool
     plans = plan(experiment, Path(), quick=quick, seeds=1 + max((record.seed for record in found), default=-1))
     recipes = {_key(trial): records.digest(trial.recipe) for trial in plans}
     return {(r.seed, r.row): r for r in found if recipes.get((r.seed, r.row)) == r.recipe}
-
-
-def _trained(trials: Sequence[Trial], data_dir: Path | None, accelerator: str, workers: int | None) -> Iterator[Trial]:
-    """Those whose folder is finished, then the others as they finish."""
-    yield from [trial for trial in trials if trial.is_finished]
-    yield from train_all(trials, data_dir=data_dir, accelerator=accelerator, workers=workers)
 
 
 def _key(trial: Trial) -> Key:

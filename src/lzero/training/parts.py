@@ -16,7 +16,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
 from lzero.objectives.group_lasso import GroupLasso
-from lzero.objectives.schedules import constant, linear
+from lzero.objectives.schedules import Schedule, constant, linear
 from lzero.sparsify import sparsify
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int,
         return None
     if aim.kind == "lasso":
         return _lasso(recipe, sparsifier, num_data, steps)
-    schedule = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
+    schedule: Schedule | None = linear(max(1, round(aim.warm_up * steps))) if aim.warm_up else None
     if aim.kind == "penalty":
         strength = aim.strength
         if isinstance(strength, dict):

@@ -26,11 +26,14 @@ def sweep(
     resume: bool = False,
     data_dir: str | Path | None = None,
     accelerator: str = "auto",
+    on_plan: Callable[[Sequence[Trial]], None] = lambda _: None,
     on_trial: Callable[[Point], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> list[Point]:
     """Train a recipe for all combinations of settings and seeds; `sweep.json` in the folder holds a row for each.
 
-    Trainings that are in the folder already are not repeated with `resume`; those that were interrupted go on.
+    Trainings that are in the folder already are not repeated with `resume`; those that were interrupted go on. When
+    `should_stop()` is true, all write a checkpoint, and KeyboardInterrupt is raised.
 
     >>> import tempfile
     >>> short = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
@@ -47,7 +50,10 @@ def sweep(
             got=folder,
             advice="go on with --resume, or choose another",
         )
-    for trial in train_all(trials, data_dir=data_dir, accelerator=accelerator, workers=workers):
+    on_plan(trials)
+    for trial in train_all(
+        trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop
+    ):
         on_trial(trial.row())
     rows = [trial.row() for trial in trials]
     with write_atomically(Path(folder) / "sweep.json") as temporary:

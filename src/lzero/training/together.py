@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -18,13 +24,15 @@ from lzero import data
 from lzero.recipes import Recipe
 from lzero.training.building import build
 from lzero.training.folder import RunFolder
-from lzero.training.loop import begin, fastest_kernels, fit, training
+from lzero.training.loop import begin, fastest_kernels, fit, save, training
 from lzero.training.outcome import finish
 from lzero.training.session import Session
 from lzero.training.shared_gpu import shared_gpu
 
 SIDE_BY_SIDE = 16  # networks that a GPU trains at a time
+LOOK = 0.5  # seconds between two looks at whether to stop
 Point = dict[str, Any]
+Told = list[tuple[str, type[Warning]]]  # warnings of a training
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,12 @@ class Trial:
         """Whether its outcome is there."""
         return (self.folder / "outcome.json").exists()
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs it has so far."""
+        metrics = self.folder / "metrics.jsonl"
+        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
     def row(self) -> Point:
         """What was set and what came out, flat, for a table."""
         outcome = json.loads((self.folder / "outcome.json").read_text(encoding="utf-8"))
@@ -54,22 +68,27 @@ def train_all(
     data_dir: str | Path | None = None,
     accelerator: str = "auto",
     workers: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Trial]:
-    """Train what is not finished yet, `workers` at a time; each is given out when it is done."""
+    """Train what is not finished yet, `workers` at a time; each is given out when it is done.
+
+    When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised.
+    """
     left = [trial for trial in trials if not trial.is_finished]
     if not torch.cuda.is_available() or accelerator == "cpu":
-        yield from in_processes(left, data_dir, "cpu", workers or _cores())
+        yield from in_processes(left, data_dir, "cpu", workers or _cores(), should_stop)
         return
     at_once = min(len(left), workers or SIDE_BY_SIDE)
     with shared_gpu(at_once) as environment:
         if environment is None:
-            yield from side_by_side(left, data_dir, at_once)
+            yield from side_by_side(left, data_dir, at_once, should_stop)
         else:
-            yield from in_processes(left, data_dir, "cuda", at_once, environment)
+            yield from in_processes(left, data_dir, "cuda", at_once, should_stop, environment)
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def in_processes(
@@ -77,28 +96,59 @@ def in_processes(
     data_dir: str | Path | None,
     accelerator: str,
     workers: int,
+    should_stop: Callable[[], bool],
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Trial]:
-    """Train in processes that share the cores."""
+    """Train in processes that share the cores; one at a time needs none but this."""
     count = min(len(trials), workers)
     if count <= 1:
         for trial in trials:
-            yield _train(trial, data_dir, accelerator, _cores())
+            _fit(trial, data_dir, accelerator, should_stop)
+            yield trial
         return
-    threads = max(1, _cores() // count)
-    how: dict[str, Any] = {"initializer": _begin_process, "initargs": (environment or {},)}
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), **how) as pool:
-        running = {pool.submit(_train, trial, data_dir, accelerator, threads) for trial in trials}
+    how: dict[str, Any] = {"initializer": _begin_process, "initargs": (environment or {}, max(1, _cores() // count))}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(count, mp_context=get_context("spawn"), **how) as pool,
+    ):
+        stop = Path(folder) / "stop"
+        with _deaf_to_interrupts():
+            running = {pool.submit(_train, trial, data_dir, accelerator, stop) for trial in trials}
         try:
-            for finished in as_completed(running):
-                yield finished.result()
+            yield from _finished(running, should_stop)
         finally:
+            stop.touch()
             pool.shutdown(cancel_futures=True)
 
 
-def _begin_process(environment: Mapping[str, str]) -> None:
+def _finished(running: set[Future[tuple[Trial, Told]]], should_stop: Callable[[], bool]) -> Iterator[Trial]:
+    """Trainings as they finish, with their warnings."""
+    while running:
+        done, running = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
+        for future in done:
+            trial, told = future.result()
+            for message, category in told:
+                warnings.warn(f"{trial.folder.name}: {message}", category, stacklevel=2)
+            yield trial
+        if running and should_stop():
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Start processes that no Ctrl-C reaches: they are told to stop by a file, and write a checkpoint."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_process(environment: Mapping[str, str], threads: int) -> None:
     """Let this process not outlive the one that started it, however that one ended."""
     os.environ.update(environment)
+    torch.set_num_threads(threads)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     parent = parent_process()
     assert parent is not None  # noqa: S101 (this is a process of a pool)
 
@@ -109,22 +159,28 @@ def _begin_process(environment: Mapping[str, str]) -> None:
     Thread(target=watch, daemon=True).start()
 
 
-def _train(trial: Trial, data_dir: str | Path | None, accelerator: str, threads: int) -> Trial:
-    torch.set_num_threads(threads)
-    fit(trial.recipe, trial.folder, resume=True, data_dir=data_dir, accelerator=accelerator)
-    return trial
+def _train(trial: Trial, data_dir: str | Path | None, accelerator: str, stop: Path) -> tuple[Trial, Told]:
+    with warnings.catch_warnings(record=True) as caught:
+        _fit(trial, data_dir, accelerator, stop.exists)
+    return trial, [(str(warning.message), warning.category) for warning in caught]
 
 
-def side_by_side(trials: Sequence[Trial], data_dir: str | Path | None, at_once: int) -> Iterator[Trial]:
+def _fit(trial: Trial, data_dir: str | Path | None, accelerator: str, should_stop: Callable[[], bool]) -> None:
+    place: dict[str, Any] = {"data_dir": data_dir, "accelerator": accelerator}
+    fit(trial.recipe, trial.folder, resume=True, should_stop=should_stop, **place)
+
+
+def side_by_side(
+    trials: Sequence[Trial], data_dir: str | Path | None, at_once: int, should_stop: Callable[[], bool]
+) -> Iterator[Trial]:
     """Train on one GPU in one process, each network in a stream of its own."""
     for start in range(0, len(trials), at_once):
         with fastest_kernels():
-            yield from _together(trials[start : start + at_once], data_dir)
+            yield from _together(trials[start : start + at_once], data_dir, should_stop)
 
 
-def _together(trials: Sequence[Trial], data_dir: str | Path | None) -> Iterator[Trial]:
-    datasets = {trial.recipe.data.name: None for trial in trials}
-    loaded = {name: data.load(name, data_dir) for name in datasets}
+def _together(trials: Sequence[Trial], data_dir: str | Path | None, should_stop: Callable[[], bool]) -> Iterator[Trial]:
+    loaded = {name: data.load(name, data_dir) for name in {trial.recipe.data.name: None for trial in trials}}
     waiting = []
     for trial in trials:
         stream = torch.cuda.Stream()
@@ -140,13 +196,22 @@ def _together(trials: Sequence[Trial], data_dir: str | Path | None) -> Iterator[
                 else:
                     still.append((trial, stream, steps))
         waiting = still
+        if waiting and should_stop():
+            for _, stream, steps in waiting:
+                with torch.cuda.stream(stream):
+                    steps.close()
+            raise KeyboardInterrupt
 
 
-def _steps(trial: Trial, session: Session) -> Iterator[bool]:
-    """One training in its folder, handing over after each step."""
+def _steps(trial: Trial, session: Session) -> Generator[bool, None, None]:
+    """One training in its folder, handing over after each step; closed early, it writes a checkpoint."""
     run = RunFolder(trial.folder)
     with run.opened(trial.recipe, resume=True):
         begin(session, run, resume=True)
         for _ in training(session, run):
-            yield True
+            try:
+                yield True
+            except GeneratorExit:
+                save(session, run)
+                raise
         finish(session, run)
