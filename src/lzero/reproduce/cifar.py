@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from lzero.reproduce.rows import LOUIZOS, Experiment, Row
+from lzero.reproduce.rows import DENSE, LOUIZOS, Experiment, Row
 
-DENSE = ("gates.units=none", "objective.kind=none")
 LASSO = ("objective.kind=lasso", "objective.strength=0.3", "shrink.every=0", "shrink.freeze_after=0.7")
 WIDE = "cifar10-wrn-28-10"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lzero.report.paper_networks import PaperNetwork
 
+DENSE = ("gates.units=none", "objective.kind=none")  # changes that leave a recipe's network without gates
 LOUIZOS, GALLEGO = "Louizos et al. 2018", "Gallego-Posada et al. 2021"
 
 
