@@ -24,6 +24,7 @@ from lzero.zoo import make
 from lzero.zoo.scaling import factor_for
 
 DATA = Path("data")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
