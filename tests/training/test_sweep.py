@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lzero.errors import ArgumentError, BudgetWarning
+from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.training.sweep import spaced, sweep
 
 SHORT = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
@@ -55,6 +55,11 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_one_that_was_not(workers, 
 def test_warnings_of_processes_are_told_with_the_name_of_the_training(tmp_path):
     with pytest.warns(BudgetWarning, match="^target=0.02,seed=[01]: the "):
         sweep("digits", {"target": [0.02]}, tmp_path, seeds=2, changes=SLOW, accelerator="cpu", workers=2)
+
+
+def test_errors_of_processes_say_which_training(tmp_path):
+    with pytest.raises(LzeroError, match=r"^seed=[01]: mnist"):
+        sweep("mnist-mlp-penalty", {}, tmp_path, seeds=2, data_dir=tmp_path, accelerator="cpu", workers=2)
 
 
 @pytest.mark.parametrize("wrong", [(0.0, 1.0, 3), (1.0, -1.0, 3), (0.1, 1.0, 1)])

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from lzero import data
+from lzero.errors import LzeroError
 from lzero.recipes import Recipe
 from lzero.training.building import build
 from lzero.training.folder import RunFolder
@@ -161,7 +162,10 @@ def _begin_process(environment: Mapping[str, str], threads: int) -> None:
 
 def _train(trial: Trial, data_dir: str | Path | None, accelerator: str, stop: Path) -> tuple[Trial, Told]:
     with warnings.catch_warnings(record=True) as caught:
-        _fit(trial, data_dir, accelerator, stop.exists)
+        try:
+            _fit(trial, data_dir, accelerator, stop.exists)
+        except LzeroError as error:
+            raise LzeroError(f"{trial.folder.name}: {error}") from error
     return trial, [(str(warning.message), warning.category) for warning in caught]
 
 
