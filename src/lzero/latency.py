@@ -62,4 +62,5 @@ def machine(device: torch.device | None = None) -> str:
     """The kind of machine, for the head of a result: of its GPU, where it has one and no other device is named."""
     if torch.cuda.is_available() and (device is None or device.type == "cuda"):
         return f"1× {torch.cuda.get_device_name().removeprefix('NVIDIA ')}, torch {torch.__version__.split('+')[0]}"
-    return f"{torch.get_num_threads()} CPU cores, torch {torch.__version__.split('+')[0]}"
+    cores = torch.get_num_threads()
+    return f"{cores} CPU core{'s' * (cores > 1)}, torch {torch.__version__.split('+')[0]}"

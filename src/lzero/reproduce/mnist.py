@@ -143,6 +143,8 @@ DYNAMICS = Experiment(
 )
 
 TARGETS = ("0.05", "0.1", "0.2", "0.3", "0.5", "0.7")
+# At the paper's rates 100 epochs do not lead below 30 %: our rule does, and gates that move faster.
+FASTER = ("objective.dual=default", "objective.violation=log_ratio", "gates.lr=0.02")
 
 
 def _densities(network: str, experiment: Experiment) -> Experiment:
@@ -151,7 +153,7 @@ def _densities(network: str, experiment: Experiment) -> Experiment:
         Row(
             f"ε = {float(target):.0%} {'of the model' if per == 'model' else 'of each layer'}",
             f"mnist-{network}-constraint",
-            (f"objective.target={target}", f"objective.per={per}", "training.epochs=100"),
+            (f"objective.target={target}", f"objective.per={per}", "training.epochs=100", *FASTER),
             GALLEGO,
         )
         for per in ("model", "layer")
