@@ -99,6 +99,11 @@ def test_what_is_missing_is_a_gap():
     assert line.get_markevery() == [0, 2, 4]  # a line shows nothing of them
 
 
+def test_once_gates_are_folded_in_the_network_costs_what_is_left_of_it():
+    figure = figure_4([record("a", macs=[0.9, 0.6, None, None], share=0.5)])
+    np.testing.assert_allclose(lines(figure.axes[0])["a"], [900, 600, 500, 500])
+
+
 def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     rows = [record("plain", macs=[None] * 4), record("λ = 0.001/N"), record("50 % of MACs")]
     figure = figure_4(rows)

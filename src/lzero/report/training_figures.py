@@ -113,7 +113,10 @@ def _has_gates(record: Record) -> bool:
 
 
 def _expected_macs(record: Record) -> list[float | None]:
-    return curve(record, "macs", record.dense_macs)
+    """What is expected while there are gates; what is left once they are folded in."""
+    numbers = curve(record, "macs", record.dense_macs)
+    gated = max((k + 1 for k, number in enumerate(numbers) if number is not None), default=len(numbers))
+    return [*numbers[:gated], *[float(record.macs)] * (len(numbers) - gated)]
 
 
 def _error(record: Record) -> list[float | None]:
