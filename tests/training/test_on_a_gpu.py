@@ -8,6 +8,7 @@ from lzero.data import Dataset, Split, digits
 from lzero.training import fit
 from lzero.training.building import build
 from lzero.training.capture import CapturedStep
+from lzero.training.shared_gpu import shared_gpu
 from lzero.training.sweep import sweep
 
 pytestmark = [
@@ -85,6 +86,9 @@ def test_a_resumed_run_goes_on_where_it_was(kind, few, tmp_path):
 def test_networks_trained_side_by_side_are_those_trained_alone(how, tmp_path, monkeypatch):
     if how == "streams":
         monkeypatch.setattr("lzero.training.shared_gpu.CONTROL", "no-such-command")
+    with shared_gpu(2) as environment:
+        if (environment is None) == (how == "processes"):
+            pytest.skip("no Multi-Process Service")
     changes = [*SHORT, "training.batch_size=128", "shrink.every=2"]
     rows = sweep("digits", {"objective.target": [0.3, 0.6]}, tmp_path, seeds=2, changes=changes)
     for row in rows:

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from lzero.training.shared_gpu import CONTROL, PLACE, shared_gpu
+from lzero.training.shared_gpu import CONTROL, PLACE, PROBE, shared_gpu
 
 STAND_IN = """#!/bin/sh
 if [ "$1" = -d ]; then echo "begin $CUDA_MPS_PIPE_DIRECTORY" >> {log}; exit {status}; fi
@@ -36,6 +37,7 @@ def install(folder, monkeypatch, *, status):
     command.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.delenv(PLACE, raising=False)
+    monkeypatch.setattr("lzero.training.shared_gpu.PROBE", "pass")  # here is no GPU to get a context on
     return log
 
 
@@ -70,6 +72,18 @@ def test_a_service_that_does_not_start_is_none(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, status=1)
     with shared_gpu(2) as environment:
         assert environment is None
+
+
+def test_a_service_by_which_no_process_gets_a_context_is_none_and_ends(log, monkeypatch):
+    monkeypatch.setattr("lzero.training.shared_gpu.PROBE", "raise SystemExit(1)")
+    with shared_gpu(2) as environment:
+        assert environment is None
+    assert log.read_text().endswith("told: quit -t 5\n")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU gives a context")
+def test_without_a_gpu_no_process_gets_a_context():
+    assert subprocess.run([sys.executable, "-c", PROBE], stderr=subprocess.DEVNULL, check=False).returncode != 0
 
 
 def test_without_the_command_there_is_none(tmp_path, monkeypatch):

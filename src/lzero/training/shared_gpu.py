@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +17,13 @@ CONTROL = "nvidia-cuda-mps-control"
 PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # by which processes find the service
 # The service ends when its input does: also when the process that asked for it is killed.
 SERVE = f"{CONTROL} -d && echo ready && cat > /dev/null; echo quit -t 5 | {CONTROL} > /dev/null"
+
+# A process that gets a context on the GPU, quickly. Where there is no permission for the service, none does.
+PROBE = """
+import ctypes, sys
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+sys.exit(bool(cuda.cuInit(0) or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)))
+"""
 
 
 @contextmanager
@@ -36,7 +44,7 @@ def shared_gpu(processes: int) -> Iterator[Mapping[str, str] | None]:
         with tempfile.TemporaryDirectory(prefix="lzero-mps-") as folder:
             environment = {PLACE: folder, "CUDA_MPS_LOG_DIRECTORY": folder}
             with _service(environment) as started:
-                yield environment if started else None
+                yield environment if started and _works(environment) else None
 
 
 @contextmanager
@@ -58,3 +66,16 @@ def _service(environment: Mapping[str, str]) -> Iterator[bool]:
         server.stdin.close()
         server.wait()
         server.stdout.close()
+
+
+def _works(environment: Mapping[str, str]) -> bool:
+    """Whether a process can use the GPU by the service."""
+    tried = subprocess.run(  # noqa: S603 (a command of ours)
+        [sys.executable, "-c", PROBE],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return tried.returncode == 0
