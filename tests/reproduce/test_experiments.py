@@ -10,6 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from lzero import data
+from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.report.paper_networks import LENET, MLP, architecture_share
@@ -19,11 +20,13 @@ from lzero.reproduce.figures import draw
 from lzero.reproduce.mnist import SIZES
 from lzero.reproduce.rows import Experiment, Row
 from lzero.reproduce.running import plan, run
+from lzero.training import fit
 from lzero.training.together import Trial
 from lzero.zoo import make
 from lzero.zoo.scaling import factor_for
 
 DATA = Path("data")
+FULL = "training.precision=32-true"  # half of it is slow on a CPU
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -87,6 +90,21 @@ def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
     assert "another library" in svg
     table = tables.markdown(EXPERIMENTS["trade-off-lenet5"], records.read_all(tmp_path, "trade-off-lenet5"))
     assert "| another library, 10% of MACs |  |  |  | – | 100 (10.0%) | 500 (10.0%) | 10.00 ± 0.00 | 1.00 |" in table
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+@pytest.mark.parametrize("name", ["table-2-cifar10", "table-2-cifar100", "trade-off-wrn"])
+def test_rows_on_cifar_can_be_trained(name):
+    experiment = EXPERIMENTS[name]
+    for row in experiment.rows:
+        recipe = load(row.recipe, [*experiment.settings(row, quick=True), "training.batch_size=16", FULL])
+        classes = recipe.model.options.get("classes", 10)
+        few = Split(torch.randint(256, (32, 3, 32, 32), dtype=torch.uint8), torch.arange(32) % classes)
+        data = Dataset(recipe.data.name, few, few, tuple(map(str, range(classes))))
+        outcome = fit(recipe, dataset=data, accelerator="cpu")
+        assert outcome.compacted.macs <= outcome.dense.macs * (
+            recipe.objective.target if recipe.objective.kind in ("constraint", "lasso") else 1
+        ), row.label
 
 
 def test_narrower_networks_are_the_widest_within_each_share():
