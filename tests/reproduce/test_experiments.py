@@ -1,6 +1,9 @@
 """Experiments: every row can be built, tables say what records hold, and small versions give what they must."""
 
+import base64
+import html
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +21,7 @@ from lzero.reproduce import EXPERIMENTS, records, tables
 from lzero.reproduce.cifar import NARROWER
 from lzero.reproduce.figures import draw
 from lzero.reproduce.mnist import SIZES
+from lzero.reproduce.page import write_page
 from lzero.reproduce.rows import Experiment, Row
 from lzero.reproduce.running import plan, run
 from lzero.training import fit
@@ -69,7 +73,7 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
         "| λ = 0.1/N | 219-214-100 | 261 | 1.4 | 1-2-3 | 101 (10.1%) | 1,000 (20.0%) | 2.00 ± 2.48 | 0.50 | 0.50× |"
         in table
     )
-    assert "| ε = 33 % | 198-233-100 | | 1.4 best / 1.69 | not run |" in table
+    assert "| ε = 33 % | 198-233-100 |  | 1.4 best / 1.69 | not run |" in table
 
 
 def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
@@ -90,6 +94,20 @@ def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
     assert "another library" in svg
     table = tables.markdown(EXPERIMENTS["trade-off-lenet5"], records.read_all(tmp_path, "trade-off-lenet5"))
     assert "| another library, 10% of MACs |  |  |  | – | 100 (10.0%) | 500 (10.0%) | 10.00 ± 0.00 | 1.00 |" in table
+
+
+def test_the_page_has_the_tables_and_figures_of_its_folder(tmp_path):
+    kept = [records.Record.of(finished(tmp_path / "run", 0, 0.02))]
+    records.write(kept, tmp_path / "table-1-mlp.jsonl")
+    draw("figure-1", tmp_path)
+    page = write_page(tmp_path).read_text()
+    for cell in (cell for line in tables.lines(EXPERIMENTS["table-1-mlp"], kept) for cell in line):
+        assert f">{html.escape(cell)}<" in page
+    drawn = re.findall('data:image/svg[+]xml;base64,([^"]+)', page)
+    dark, light = (tmp_path / f"figure-1{kind}.svg" for kind in ("-dark", ""))
+    assert [base64.b64decode(image) for image in drawn] == [dark.read_bytes(), light.read_bytes()]
+    assert "Penalties" in page
+    assert "<script" not in page
 
 
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")

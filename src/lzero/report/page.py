@@ -41,32 +41,40 @@ def write_page(folder: Path) -> Path:
     return page
 
 
-def _rendered(run: Run) -> str:
-    environment = Environment(
+def environment() -> Environment:
+    """The templates, and how they are filled."""
+    return Environment(
         loader=PackageLoader("lzero", "report/templates"),
         autoescape=True,  # everything from a run folder passes through it
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    html = environment.get_template("page.html.jinja").render(
-        run=run,
-        title=title(run),
-        result=result(run),
-        budget=budget(run),
-        is_dense=is_dense(run),
-        table=table(run),
-        curves=curves(run),
-        groups=len(group_names(run)),
-        drawn=GROUPS,
-        removed=sum(removals(run).values()),
-        layers=layers(run),
-        choices=choices(run),
-        every_pixel=not run.indices or reads_by_convolution(run),
-        seconds=number(inside(run.outcome, "seconds")),
-        machine=inside(run.outcome, "machine"),
-        version=lzero.__version__,
-        axes=axes,
-        words=words,
+
+
+def _rendered(run: Run) -> str:
+    html = (
+        environment()
+        .get_template("page.html.jinja")
+        .render(
+            run=run,
+            title=title(run),
+            result=result(run),
+            budget=budget(run),
+            is_dense=is_dense(run),
+            table=table(run),
+            curves=curves(run),
+            groups=len(group_names(run)),
+            drawn=GROUPS,
+            removed=sum(removals(run).values()),
+            layers=layers(run),
+            choices=choices(run),
+            every_pixel=not run.indices or reads_by_convolution(run),
+            seconds=number(inside(run.outcome, "seconds")),
+            machine=inside(run.outcome, "machine"),
+            version=lzero.__version__,
+            axes=axes,
+            words=words,
+        )
     )
     return UNPRINTABLE.sub("\ufffd", html)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, MissingExtraError
 from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import SOURCES, draw
 
@@ -65,6 +65,18 @@ def reproduce(
     for name in (name for name in FIGURES if name in names):  # last: they show what the experiments gave
         draw(name, out)
         console.print(f"{name}: {out / name}.png, and in SVG, light and dark", highlight=False, soft_wrap=True)
+    if out.is_dir():
+        console.print(f"All of it: {_page(out)}", highlight=False, soft_wrap=True)
+
+
+def _page(out: Path) -> str:
+    """The page, where what writes it is installed."""
+    try:
+        from lzero.reproduce.page import write_page
+
+        return str(write_page(out))
+    except MissingExtraError as error:
+        return f"not written: {error}"
 
 
 def _said(record: Record) -> str:

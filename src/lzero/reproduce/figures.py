@@ -31,6 +31,19 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "trade-off-wrn-params": ("trade-off-wrn",),
 }
 
+CAPTIONS = {
+    "figure-1": "Penalties of Lp norms (2018, Figure 1)",
+    "figure-2": "The hard concrete law (2018, Figure 2)",
+    "figure-3": "Expected computation while MNIST is learnt (2018, Figure 3)",
+    "figure-4": "Computation, training loss and test error on CIFAR-10 (2018, Figure 4)",
+    "figure-c1": "Training with and without dual restarts (2021, Figure 1)",
+    "figure-c2": "Error against the target density (2021, Figure 2)",
+    "trade-off-lenet5-macs": "LeNet-5 on MNIST: error against MACs",
+    "trade-off-lenet5-params": "LeNet-5 on MNIST: error against parameters",
+    "trade-off-wrn-macs": "WRN-16-4 on CIFAR-10: error against MACs",
+    "trade-off-wrn-params": "WRN-16-4 on CIFAR-10: error against parameters",
+}
+
 
 def draw(name: str, folder: Path) -> list[Path]:
     """Draw a figure into the folder its experiments have written to: light and dark, as SVG and PNG."""

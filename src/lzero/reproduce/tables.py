@@ -16,27 +16,38 @@ if TYPE_CHECKING:
     from lzero.reproduce.records import Record
     from lzero.reproduce.rows import Experiment
 
-HEAD = (
-    "| setting | paper | parameters | error % | ours | parameters | MACs | error %, last epoch | best | latency |",
-    "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+COLUMNS = (
+    *("setting", "paper", "paper's parameters", "paper's error %"),
+    *("ours", "parameters", "MACs", "error %, last epoch", "best", "latency"),
 )
+Line = tuple[str, ...]
 
 
 def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
     """The table of an experiment, and where its numbers come from."""
+    table = (COLUMNS, ("---",) * len(COLUMNS), *lines(experiment, records))
+    rows = (f"| {' | '.join(line)} |" for line in table)
+    return "\n".join((f"# {experiment.title}", "", *rows, "", foot(records), ""))
+
+
+def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:
+    """A line for each row, and for each that only records have."""
     records = against_the_largest(records)
     known = {row.label: row for row in experiment.rows}
     others = {record.row: Row(record.row, "") for record in records if record.row not in known}
-    lines = [
+    return [
         _line(experiment, row, [record for record in records if record.row == label])
         for label, row in (known | others).items()
     ]
+
+
+def foot(records: Sequence[Record]) -> str:
+    """Where the numbers of a table come from."""
     machines = ", ".join(sorted({record.machine for record in records}))
     epochs = sorted({record.epochs for record in records})
     length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
     seconds = statistics.median([record.seconds for record in records])
-    foot = f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}."
-    return "\n".join((f"# {experiment.title}", "", *HEAD, *lines, "", foot, ""))
+    return f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}."
 
 
 def against_the_largest(records: Sequence[Record]) -> list[Record]:
@@ -45,13 +56,13 @@ def against_the_largest(records: Sequence[Record]) -> list[Record]:
     return [replace(record, dense_params=params, dense_macs=macs) for record in records]
 
 
-def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
+def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
     theirs = " / ".join(
         f"{number:g} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
     )
     if not records:
-        return f"| {row.label} | {row.architecture} | | {theirs} | not run | | | | | |"
-    cells = (
+        return (row.label, row.architecture, "", theirs, "not run", *[""] * (len(COLUMNS) - 5))
+    return (
         row.label,
         row.architecture,
         _published_params(experiment, row, records[0].dense_params),
@@ -63,7 +74,6 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> str:
         f"{100 * min(record.best_error for record in records):.2f}",
         f"{statistics.median(record.latency / record.dense_latency for record in records):.2f}×",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
