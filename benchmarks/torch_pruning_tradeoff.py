@@ -15,7 +15,7 @@ import argparse
 import copy
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import starmap
 from multiprocessing import get_context
 from pathlib import Path
@@ -133,9 +133,9 @@ def main() -> None:
     options = parser.parse_args()
     recipes = [dense_recipe(load(options.recipe, [*options.set, f"training.seed={k}"])) for k in range(options.seeds)]
     jobs = [(recipe, options.data_dir, share, options.by_layer) for recipe in recipes for share in options.shares]
-    found = list[Record]()
+    found = records.read(options.out) if options.out and options.out.exists() else []
     for each in trained(jobs, options.workers):
-        found.append(each)
+        found = [*(record for record in found if (record.row, record.seed) != (each.row, each.seed)), each]
         size = f"{each.params:,} parameters, {each.macs:,} of {each.dense_macs:,} MACs"
         print(f"{each.row}, seed {each.seed}: error {each.error:.2%}, {size}", flush=True)
         if options.out:
@@ -143,14 +143,15 @@ def main() -> None:
 
 
 def trained(jobs: Sequence[tuple[Recipe, str, float, bool]], workers: int) -> Iterator[Record]:
-    """Records of all trainings, as many at a time as there are workers, in the order of the jobs."""
+    """Records of all trainings as they finish, as many at a time as there are workers."""
     if workers == 1:
         yield from starmap(load_and_train, jobs)
         return
     with shared_gpu(workers) as environment:
         how: dict[str, Any] = {"initializer": os.environ.update, "initargs": (environment or {},)}
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **how) as pool:
-            yield from pool.map(load_and_train, *zip(*jobs, strict=True))
+            for done in as_completed([pool.submit(load_and_train, *job) for job in jobs]):
+                yield done.result()
 
 
 def load_and_train(recipe: Recipe, data_dir: str, share: float, by_layer: bool) -> Record:

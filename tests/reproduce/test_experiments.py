@@ -3,6 +3,7 @@
 import base64
 import html
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from shutil import rmtree
 
 import pytest
 import torch
+from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 
 from lzero import data
@@ -17,7 +19,7 @@ from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.report.paper_networks import LENET, MLP, architecture_share
-from lzero.reproduce import EXPERIMENTS, records, tables
+from lzero.reproduce import EXPERIMENTS, records, reproduce, tables
 from lzero.reproduce.cifar import NARROWER
 from lzero.reproduce.figures import draw
 from lzero.reproduce.mnist import SIZES
@@ -136,8 +138,10 @@ def test_narrower_networks_are_the_widest_within_each_share():
 
 def test_shares_are_of_the_largest_network(tmp_path):
     whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
-    narrow = replace(whole, dense_macs=500, macs=500)
-    assert [record.macs / record.dense_macs for record in tables.against_the_largest([whole, narrow])] == [0.2, 0.1]
+    narrow = replace(whole, dense_macs=500, macs=500, dense_latency=0.0005, latency=0.0005)
+    shown = tables.against_the_largest([whole, narrow])
+    assert [record.macs / record.dense_macs for record in shown] == [0.2, 0.1]
+    assert [record.latency / record.dense_latency for record in shown] == [0.5, 0.25]
 
 
 @pytest.mark.parametrize("network", [MLP, LENET], ids=lambda network: network.name)
@@ -147,12 +151,32 @@ def test_our_defaults_get_the_parameters_of_the_papers_architectures(network):
         assert params == round(dense * architecture_share(network, architecture, "params"))
 
 
-def test_the_best_epoch_is_one_within_the_budget(tmp_path):
+def epoch(error, expected=None, violation=0.0):
+    """What is noted of an epoch with gates, or without."""
+    group = {"expected": expected, "realised": expected, "multiplier": 1.0, "violation": violation}
+    gated = {"size": {}, "objective": {"groups": {"macs": group}}}
+    return {"epoch": 1, "loss": 0.5, "error": error, **({} if expected is None else gated)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "best"),
+    [
+        ("constraint", [epoch(0.01, 0.3), epoch(0.03, 0.3)], 0.01),
+        # Outside; the target came down; gates were folded in; no epoch counts, not even the last.
+        ("constraint", [epoch(0.01, 0.33, math.log(1.1)), epoch(0.015, 0.3), epoch(0.03, 0.3)], 0.015),
+        ("constraint", [epoch(0.01, 0.9), epoch(0.03, 0.3)], 0.02),
+        ("constraint", [epoch(0.01, 0.9, 1.0), epoch(0.012, 0.4, math.log(4 / 3)), epoch(0.018)], 0.018),
+        ("constraint", [epoch(0.01, 0.4, math.log(4 / 3))], 0.02),
+        ("penalty", [epoch(0.01, 0.9), epoch(0.03, 0.3)], 0.01),
+        ("lasso", [epoch(0.01, 0.9), epoch(0.03, 0.3), epoch(0.025)], 0.02),
+        ("none", [epoch(0.01), epoch(0.03)], 0.01),
+    ],
+)
+def test_the_best_epoch_is_one_within_the_budget_or_the_end(kind, rows, best, tmp_path):
     trial = finished(tmp_path / "run", 0, 0.02)
-    assert records.Record.of(trial).best_error == 0.01
-    path = trial.folder / "metrics.jsonl"
-    path.write_text(path.read_text().replace('"violation": 0.0', '"violation": 0.1'))
-    assert records.Record.of(trial).best_error == 0.02
+    recipe = load("digits", [f"objective.kind={kind}", *(["gates.units=none"] if kind == "none" else [])])
+    (trial.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert records.Record.of(replace(trial, recipe=recipe)).best_error == best
 
 
 SMALL = Experiment(
@@ -180,11 +204,28 @@ def test_only_what_has_no_record_is_trained(tmp_path):
     assert len(run(SMALL, tmp_path, accelerator="cpu")) == 4  # seeds beyond those asked for are kept
 
 
-def test_rows_are_chosen_by_a_part_of_their_label(tmp_path):
+def changed(experiment):
+    """The same rows, to be trained anew."""
+    return replace(
+        experiment, rows=tuple(replace(row, changes=(*row.changes, "optimizer.lr=0.002")) for row in experiment.rows)
+    )
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+def test_rows_are_chosen_by_a_part_of_their_label_and_others_are_left_as_they_are(tmp_path):
     assert [record.row for record in run(SMALL, tmp_path, only=["den"], accelerator="cpu", workers=1)] == ["dense"]
     assert "| gated |" in (tmp_path / "small.md").read_text()
-    with pytest.raises(ArgumentError, match="a part of one of 'gated', 'dense', got 'sparse'"):
-        run(SMALL, tmp_path, only=["sparse"])
+    whole = run(SMALL, tmp_path, accelerator="cpu", workers=1)
+    assert [record.row for record in whole] == ["dense", "gated"]
+    dense, gated = run(changed(SMALL), tmp_path, only=["den"], accelerator="cpu", workers=1)
+    assert dense.recipe != whole[0].recipe
+    assert gated == whole[1]
+
+
+def test_only_is_checked_before_anything_is_trained(tmp_path):
+    with pytest.raises(ArgumentError, match=r"only: expected a part of one of .*'ε = 33 %'.*, got 'sparse'"):
+        reproduce(["table-1-mlp", "dynamics"], tmp_path, console=Console(), only=["sparse"])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")

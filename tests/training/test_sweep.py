@@ -1,6 +1,7 @@
 """Sweeps: every combination once, what is there is not trained again, and nothing outlives the process that asked."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.training.sweep import spaced, sweep
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SHORT = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
 SLOW = ["training.epochs=3", "gates.lr=1e-6"]
 LONG = """
@@ -57,6 +60,36 @@ def test_warnings_of_processes_are_told_with_the_name_of_the_training(tmp_path):
         sweep("digits", {"target": [0.02]}, tmp_path, seeds=2, changes=SLOW, accelerator="cpu", workers=2)
 
 
+def test_finished_trainings_of_other_settings_are_not_taken_for_these(tmp_path):
+    settings = {"accelerator": "cpu", "workers": 1}
+    sweep("digits", {}, tmp_path, changes=SHORT, **settings)
+    with pytest.raises(LzeroError, match="other settings"):
+        sweep("digits", {}, tmp_path, changes=[*SHORT, "training.epochs=2"], resume=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("over", "changes", "message"),
+    [
+        ({"training.seed": [3, 4]}, [], "say how many seeds"),
+        ({}, ["training.seed=3"], "say how many seeds"),
+        ({"objective.target": [0.2, 0.2]}, [], "values that differ"),
+    ],
+)
+def test_plans_with_two_trainings_in_one_place_are_refused(over, changes, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message):
+        sweep("digits", over, tmp_path, changes=changes)
+
+
+def test_threads_depend_on_the_whole_sweep_and_not_on_what_is_left(tmp_path):
+    settings = {"seeds": 2, "changes": SHORT, "accelerator": "cpu", "workers": 2}
+    whole = sweep("digits", {}, tmp_path, **settings)
+    shutil.rmtree(tmp_path / "seed=1")
+    before = torch.get_num_threads()
+    again = sweep("digits", {}, tmp_path, resume=True, **settings)
+    assert again[1]["error"] == whole[1]["error"]
+    assert torch.get_num_threads() == before
+
+
 def test_errors_of_processes_say_which_training(tmp_path):
     with pytest.raises(LzeroError, match=r"^seed=[01]: mnist"):
         sweep("mnist-mlp-penalty", {}, tmp_path, seeds=2, data_dir=tmp_path, accelerator="cpu", workers=2)
@@ -80,14 +113,44 @@ def lives(pid):
         return False
 
 
+def begun(folder, count=2, seconds=120):
+    """Wait until so many trainings have an epoch."""
+    until = time.monotonic() + seconds
+    while len(list(folder.glob("runs/*/metrics.jsonl"))) < count and time.monotonic() < until:
+        time.sleep(0.2)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find processes in")
+@pytest.mark.parametrize("kind", ["all are asked to end", "one is killed"])
+def test_processes_that_are_ended_leave_checkpoints(kind, tmp_path):
+    command = [str(Path(sys.executable).parent / "lzero"), "sweep", "digits", "--over", "target=0.2,0.4"]
+    options = ["--set", "training.epochs=1000", "--out", "runs", "--workers", "2"]
+    asked = subprocess.Popen(
+        [*command, *options], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
+    begun(tmp_path)
+    if kind == "one is killed":
+        worker = next(child for child in children(asked.pid) if "spawn_main" in command_of(child))
+        os.kill(worker, signal.SIGKILL)
+    else:
+        os.killpg(asked.pid, signal.SIGTERM)
+    _, said = asked.communicate(timeout=120)
+    assert "Traceback" not in said
+    assert ("fewer at a time" if kind == "one is killed" else "interrupted") in said
+    left = list(tmp_path.glob("runs/*/checkpoint.safetensors"))
+    assert len(left) >= (1 if kind == "one is killed" else 2)
+
+
+def command_of(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="no /proc to find processes in")
 def test_processes_end_with_the_one_that_started_them(tmp_path):
     (tmp_path / "long.py").write_text(LONG)
     asked = subprocess.Popen([sys.executable, "long.py"], cwd=tmp_path)
     try:
-        until = time.monotonic() + 120
-        while len(list(tmp_path.glob("runs/*/metrics.jsonl"))) < 2 and time.monotonic() < until:
-            time.sleep(0.2)
+        begun(tmp_path)
         started = children(asked.pid)
         assert len(started) >= 2
     finally:

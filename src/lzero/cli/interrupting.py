@@ -21,6 +21,7 @@ def interruptible(go_on_with: str) -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
+        typer.echo("\nlzero: stopping after this step, with a checkpoint; once more to stop at once", err=True)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -27,7 +27,9 @@ def reproduce_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Small versions, in the folder quick: few epochs, one seed.")
     ] = False,
-    seeds: Annotated[int | None, typer.Option(help="Trainings of each row; as in the papers if not given.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Trainings of each row; as in the papers if not given.", min=1)
+    ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables, figures and runs.")] = Path("runs/reproduce"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures that are there already.")] = False,
     data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,

@@ -16,6 +16,7 @@ from rich.table import Table
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress_of_many
+from lzero.cli.source import working_folder_importable
 from lzero.recipes import SettingError, full_key, names
 
 RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
@@ -32,7 +33,7 @@ def sweep_command(
             metavar="KEY=VALUES",
         ),
     ],
-    seeds: Annotated[int, typer.Option(help="Trainings of each combination, with seeds 0, 1, …")] = 1,
+    seeds: Annotated[int, typer.Option(help="Trainings of each combination, with seeds 0, 1, …", min=1)] = 1,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change a setting for all: training.epochs=5.", metavar="KEY=VALUE"),
@@ -51,10 +52,10 @@ def sweep_command(
 ) -> None:
     """Train one recipe for many settings and seeds at once, and print what each setting costs and gives."""
     console = Console(stderr=as_json)
-    with errors_for_people(), warnings_for_people(console):
+    with errors_for_people(), warnings_for_people(console), working_folder_importable():
         from lzero.training.sweep import sweep  # heavy: Fabric
 
-        values = dict(parsed(each) for each in over)
+        values = _all_parsed(over)
         folder = out or Path("runs") / f"{Path(recipe).stem}-sweep"
         with interruptible("the same command and --resume") as should_stop, progress_of_many(console) as on_plan:
             rows = sweep(
@@ -66,7 +67,16 @@ def sweep_command(
         typer.echo(json.dumps(rows, indent=2))
         return
     console.print(_table(rows, list(values)))
-    console.print(f"All rows: {folder / 'sweep.json'}", soft_wrap=True, highlight=False)
+    console.print(f"All rows: {folder / 'sweep.json'}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _all_parsed(over: list[str]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {}
+    for key, some in map(parsed, over):
+        if key in values:
+            raise SettingError(f"{key}: expected once, got twice; give all of its values in one --over")
+        values[key] = some
+    return values
 
 
 def parsed(text: str) -> tuple[str, list[Any]]:
@@ -102,7 +112,7 @@ def _value(text: str) -> Any:
 def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:
     settings = "  ".join(f"{key} {row[key]}" for key in [*keys, "training.seed"])
     numbers = f"error {row['error']:.2%}  {row['macs_share']:.1%} of MACs  {row['params_share']:.1%} of parameters"
-    console.print(f"{settings}  {numbers}  {row['seconds']:.0f} s", soft_wrap=True, highlight=False)
+    console.print(f"{settings}  {numbers}  {row['seconds']:.0f} s", soft_wrap=True, highlight=False, markup=False)
 
 
 def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:

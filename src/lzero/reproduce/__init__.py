@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lzero.reproduce.records import Record
+    from lzero.reproduce.rows import Experiment
     from lzero.training.together import Trial
 
 TABLES = ("law",)
@@ -49,24 +50,39 @@ def reproduce(
         _check_name(name)
         if name in FIGURES:
             _check_free(out / f"{name}.png", overwrite=overwrite)
+    experiments = [experiment for name, experiment in EXPERIMENTS.items() if name in names]
+    chosen = [experiment for experiment in experiments if _has_chosen(experiment, only)]
+    if experiments and not chosen:
+        labels = ", ".join(dict.fromkeys(repr(row.label) for experiment in experiments for row in experiment.rows))
+        raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
     if "law" in names:
         from lzero.report.law_table import law_table
 
         console.print(law_table())
-    for name in (name for name in EXPERIMENTS if name in names):
+    for experiment in chosen:
         from lzero.reproduce.running import run
 
         run(
-            EXPERIMENTS[name], out, only=only, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
+            experiment, out, only=only, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
             workers=workers, on_plan=on_plan, should_stop=should_stop,
-            on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True),
+            on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True, markup=False),
         )  # fmt: skip
-        console.print((out / f"{name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True)
+        console.print(
+            (out / f"{experiment.name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True, markup=False
+        )
     for name in (name for name in FIGURES if name in names):  # last: they show what the experiments gave
         draw(name, out)
-        console.print(f"{name}: {out / name}.png, and in SVG, light and dark", highlight=False, soft_wrap=True)
+        console.print(
+            f"{name}: {out / name}.png, and in SVG, light and dark", highlight=False, soft_wrap=True, markup=False
+        )
     if out.is_dir():
-        console.print(f"All of it: {_page(out)}", highlight=False, soft_wrap=True)
+        console.print(f"All of it: {_page(out)}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _has_chosen(experiment: Experiment, only: Sequence[str]) -> bool:
+    from lzero.reproduce.running import is_chosen
+
+    return any(is_chosen(row.label, only) for row in experiment.rows)
 
 
 def _page(out: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lzero.recipes import Recipe
+    from lzero.recipes.recipe import Aim
     from lzero.training.together import Trial
 
 CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
@@ -30,7 +32,7 @@ class Record:
     seed: int
     recipe: str
     error: float
-    best_error: float  # of all epochs within the budget
+    best_error: float  # of all epochs within the budget, and of the compacted network
     params: int
     macs: int
     dense_params: int
@@ -56,7 +58,7 @@ class Record:
             seed=trial.settings["seed"],
             recipe=digest(trial.recipe),
             error=small["error"],
-            best_error=min(row["error"] for row in rows if _is_within(row) or row is rows[-1]),
+            best_error=min([small["error"], *_errors_within(rows, trial.recipe.objective)]),
             params=small["params"],
             macs=small["macs"],
             dense_params=dense["params"],
@@ -85,10 +87,25 @@ def digest(recipe: Recipe) -> str:
     return hashlib.sha256(as_toml(replace(used, title="")).encode()).hexdigest()[:12]
 
 
-def _is_within(row: dict[str, Any]) -> bool:
-    """Whether an epoch ended within its budgets; without any it did."""
-    groups = row.get("objective", {}).get("groups", {})
-    return all(group["violation"] <= 0 for group in groups.values())
+def _errors_within(rows: Sequence[dict[str, Any]], aim: Aim) -> list[float]:
+    """Errors of epochs that ended within the budgets, as they are in the end, of a network with gates or without."""
+    gated = [row for row in rows if "size" in row]
+    last = gated[-1]["objective"]["groups"] if gated and aim.kind == "constraint" else {}
+    targets = {name: _target(group, aim) for name, group in last.items()}
+
+    def is_within(row: dict[str, Any]) -> bool:
+        if "size" not in row or aim.kind in ("none", "penalty"):
+            return True
+        groups = row["objective"]["groups"]
+        return aim.kind == "constraint" and all(groups[name]["expected"] <= targets[name] for name in targets)
+
+    return [row["error"] for row in rows if is_within(row)]
+
+
+def _target(group: dict[str, float], aim: Aim) -> float:
+    """The share that a group was to have, from how far it was from it; a millionth more, for rounding."""
+    expected, violation = group["expected"], group["violation"]
+    return (expected - violation if aim.violation == "difference" else expected * math.exp(-violation)) + 1e-6
 
 
 def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:

@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lzero.errors import ArgumentError
 from lzero.recipes import load
 from lzero.reproduce import records, tables
 from lzero.training.together import Trial, train_all
@@ -40,9 +39,14 @@ def run(
     With `only`, those rows are trained whose label has one of these texts in it.
     """
     path, count = out / f"{experiment.name}.jsonl", seeds or (1 if quick else experiment.seeds)
-    trials = _chosen(plan(experiment, out / "runs", quick=quick, seeds=count), only)
-    kept = _still_valid(records.read(path) if path.exists() else [], experiment, quick=quick)
-    missing = [trial for trial in trials if _key(trial) not in kept]
+    trials = [
+        trial for trial in plan(experiment, out / "runs", quick=quick, seeds=count) if is_chosen(_key(trial)[1], only)
+    ]
+    found = records.read(path) if path.exists() else []
+    valid = _still_valid(found, experiment, quick=quick)
+    missing = [trial for trial in trials if _key(trial) not in valid]
+    # Records of other settings make room for new ones; those of rows that are not trained now stay what they are.
+    kept = valid | {(r.seed, r.row): r for r in found if not is_chosen(r.row, only)}
     on_plan(missing)
     done = [trial for trial in missing if trial.is_finished]
     others = train_all(missing, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop)
@@ -50,11 +54,10 @@ def run(
         record = kept[_key(trial)] = records.Record.of(trial)
         records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
         on_record(record)
-    found = [kept[key] for key in sorted(kept)]
     (out / f"{experiment.name}.md").write_text(
         tables.markdown(experiment, records.read_all(out, experiment.name)), encoding="utf-8"
     )
-    return found
+    return [kept[key] for key in sorted(kept)]
 
 
 def plan(experiment: Experiment, folder: Path, *, quick: bool, seeds: int) -> list[Trial]:
@@ -62,12 +65,9 @@ def plan(experiment: Experiment, folder: Path, *, quick: bool, seeds: int) -> li
     return [_trial(experiment, row, seed, folder, quick=quick) for seed in range(seeds) for row in experiment.rows]
 
 
-def _chosen(trials: Sequence[Trial], only: Sequence[str]) -> list[Trial]:
-    chosen = [trial for trial in trials if not only or any(text in trial.settings["row"] for text in only)]
-    if not chosen:
-        labels = ", ".join(dict.fromkeys(repr(trial.settings["row"]) for trial in trials))
-        raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
-    return chosen
+def is_chosen(label: str, only: Sequence[str]) -> bool:
+    """Whether a row is to be trained."""
+    return not only or any(text in label for text in only)
 
 
 def _trial(experiment: Experiment, row: Row, seed: int, folder: Path, *, quick: bool) -> Trial:

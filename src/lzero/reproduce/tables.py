@@ -51,9 +51,21 @@ def foot(records: Sequence[Record]) -> str:
 
 
 def against_the_largest(records: Sequence[Record]) -> list[Record]:
-    """Records with the largest dense network of all as the one they are shares of: some networks begin smaller."""
+    """Records with the largest dense network of all as the one they are shares of: some networks begin smaller.
+
+    Its latency is the median over its records, of the same machine where there are any.
+    """
     params, macs = max(r.dense_params for r in records), max(r.dense_macs for r in records)
-    return [replace(record, dense_params=params, dense_macs=macs) for record in records]
+
+    def latency(record: Record) -> float:
+        largest = [r for r in records if r.dense_macs == macs and r.machine == record.machine]
+        return record.dense_latency if record.dense_macs == macs or not largest else _median_latency(largest)
+
+    return [replace(r, dense_params=params, dense_macs=macs, dense_latency=latency(r)) for r in records]
+
+
+def _median_latency(records: Sequence[Record]) -> float:
+    return statistics.median(record.dense_latency for record in records)
 
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:

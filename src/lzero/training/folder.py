@@ -67,12 +67,16 @@ class RunFolder:
         if self.config.exists() and not resume:
             choices = "go on with --resume, replace it with --overwrite, or choose another folder"
             raise RunFolderError(f"{self.path}: there is a run already; {choices}")
+        self.check(recipe)
+        if not self.config.exists():
+            self.write(self.config, as_toml(recipe))
+
+    def check(self, recipe: Recipe) -> None:
+        """Refuse another recipe than the one that was begun."""
         if self.config.exists() and self.config.read_text(encoding="utf-8") != as_toml(recipe):
             raise RunFolderError(
                 f"{self.config}: the run was started with other settings; resume without changing them"
             )
-        if not self.config.exists():
-            self.write(self.config, as_toml(recipe))
 
     def write(self, path: Path, text: str) -> None:
         """Write a file whole."""

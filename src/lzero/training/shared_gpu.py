@@ -16,7 +16,11 @@ from contextlib import contextmanager
 CONTROL = "nvidia-cuda-mps-control"
 PLACE = "CUDA_MPS_PIPE_DIRECTORY"  # by which processes find the service
 # The service ends when its input does: also when the process that asked for it is killed.
-SERVE = f"{CONTROL} -d && echo ready && cat > /dev/null; echo quit -t 5 | {CONTROL} > /dev/null"
+SERVE = f"""
+{CONTROL} -d && echo ready && cat > /dev/null
+echo quit -t 5 | {CONTROL} > /dev/null
+rm -rf "${PLACE}"
+"""
 
 # A process that gets a context on the GPU, quickly. Where there is no permission for the service, none does.
 PROBE = """
@@ -41,7 +45,7 @@ def shared_gpu(processes: int) -> Iterator[Mapping[str, str] | None]:
     elif shutil.which(CONTROL) is None:
         yield None
     else:
-        with tempfile.TemporaryDirectory(prefix="lzero-mps-") as folder:
+        with tempfile.TemporaryDirectory(prefix="lzero-mps-", ignore_cleanup_errors=True) as folder:
             environment = {PLACE: folder, "CUDA_MPS_LOG_DIRECTORY": folder}
             with _service(environment) as started:
                 yield environment if started and _works(environment) else None
@@ -70,12 +74,16 @@ def _service(environment: Mapping[str, str]) -> Iterator[bool]:
 
 def _works(environment: Mapping[str, str]) -> bool:
     """Whether a process can use the GPU by the service."""
-    tried = subprocess.run(  # noqa: S603 (a command of ours)
-        [sys.executable, "-c", PROBE],
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return tried.returncode == 0
+    try:
+        subprocess.run(  # noqa: S603 (a command of ours)
+            [sys.executable, "-c", PROBE],
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+            timeout=60,
+        )
+    except subprocess.SubprocessError:
+        return False
+    return True

@@ -12,7 +12,10 @@ from typing import Any
 from lzero.errors import ArgumentError
 from lzero.files import write_atomically
 from lzero.recipes import load
+from lzero.training.folder import RunFolder
 from lzero.training.together import Point, Trial, train_all
+
+SEED = "training.seed"
 
 
 def sweep(
@@ -50,6 +53,9 @@ def sweep(
             got=folder,
             advice="go on with --resume, or choose another",
         )
+    for trial in trials:
+        if trial.is_finished:
+            RunFolder(trial.folder).check(trial.recipe)
     on_plan(trials)
     for trial in train_all(
         trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop
@@ -67,8 +73,12 @@ def plan(
     """All trainings of a sweep, their settings checked before the first begins."""
     if seeds < 1 or not all(over.values()):
         raise ArgumentError.about("over, seeds", expected="at least one value of each", got=f"{dict(over)}, {seeds}")
+    if SEED in over or any(change.partition("=")[0].strip() in ("seed", SEED) for change in changes):
+        raise ArgumentError.about("over, changes", expected="other settings", got=SEED, advice="say how many seeds")
+    if any(len(values) != len(set(map(_as_text, values))) for values in over.values()):
+        raise ArgumentError.about("over", expected="values that differ", got=dict(over))
     for values in itertools.product(*over.values(), range(seeds)):
-        settings = dict(zip([*over, "training.seed"], values, strict=True))
+        settings = dict(zip([*over, SEED], values, strict=True))
         changed = [*changes, *(f"{key}={_as_text(value)}" for key, value in settings.items())]
         name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())
         yield Trial(settings, load(recipe, changed), folder / name)

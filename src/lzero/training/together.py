@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
@@ -76,15 +77,16 @@ def train_all(
     When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised.
     """
     left = [trial for trial in trials if not trial.is_finished]
-    if not torch.cuda.is_available() or accelerator == "cpu":
-        yield from in_processes(left, data_dir, "cpu", workers or _cores(), should_stop)
-        return
-    at_once = min(len(left), workers or SIDE_BY_SIDE)
-    with shared_gpu(at_once) as environment:
+    on_gpu = torch.cuda.is_available() and accelerator != "cpu"
+    at_once = min(len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
+    # By all trainings, not by those that are left: the threads of a training decide how its sums are rounded.
+    threads = max(1, _cores() // at_once) if at_once > 1 else None
+    pool = Pool(data_dir, "cuda" if on_gpu else "cpu", at_once, threads, should_stop)
+    with shared_gpu(min(len(left), at_once) if on_gpu else 1) as environment:
         if environment is None:
             yield from side_by_side(left, data_dir, at_once, should_stop)
         else:
-            yield from in_processes(left, data_dir, "cuda", at_once, should_stop, environment)
+            yield from pool.trained(left, environment)
 
 
 def _cores() -> int:
@@ -92,34 +94,52 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def in_processes(
-    trials: Sequence[Trial],
-    data_dir: str | Path | None,
-    accelerator: str,
-    workers: int,
-    should_stop: Callable[[], bool],
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Trial]:
-    """Train in processes that share the cores; one at a time needs none but this."""
-    count = min(len(trials), workers)
-    if count <= 1:
+@dataclass(frozen=True)
+class Pool:
+    """Processes that share the cores, and a GPU where there is one; one training at a time needs none but this."""
+
+    data_dir: str | Path | None
+    accelerator: str
+    workers: int
+    threads: int | None  # of each training; as torch has it where there is one at a time
+    should_stop: Callable[[], bool]
+
+    def trained(self, trials: Sequence[Trial], environment: Mapping[str, str]) -> Iterator[Trial]:
+        """Train all, and give out each when it is done."""
+        count = min(len(trials), self.workers)
+        return self._in_processes(trials, count, environment) if count > 1 else self._here(trials)
+
+    def _here(self, trials: Sequence[Trial]) -> Iterator[Trial]:
+        before = torch.get_num_threads()
         for trial in trials:
-            _fit(trial, data_dir, accelerator, should_stop)
+            torch.set_num_threads(self.threads or before)
+            try:
+                _fit(trial, self.data_dir, self.accelerator, self.should_stop)
+            finally:
+                torch.set_num_threads(before)
             yield trial
-        return
-    how: dict[str, Any] = {"initializer": _begin_process, "initargs": (environment or {}, max(1, _cores() // count))}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(count, mp_context=get_context("spawn"), **how) as pool,
-    ):
-        stop = Path(folder) / "stop"
-        with _deaf_to_interrupts():
-            running = {pool.submit(_train, trial, data_dir, accelerator, stop) for trial in trials}
-        try:
-            yield from _finished(running, should_stop)
-        finally:
-            stop.touch()
-            pool.shutdown(cancel_futures=True)
+
+    def _in_processes(self, trials: Sequence[Trial], count: int, environment: Mapping[str, str]) -> Iterator[Trial]:
+        how: dict[str, Any] = {"initializer": _begin_process, "initargs": (environment, self.threads)}
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            ProcessPoolExecutor(count, mp_context=get_context("spawn"), **how) as pool,
+        ):
+            stop = Path(folder) / "stop"
+            try:
+                with _deaf_to_interrupts():
+                    running = {pool.submit(_train, trial, self.data_dir, self.accelerator, stop) for trial in trials}
+                yield from _finished(running, self.should_stop)
+            except BrokenProcessPool as error:
+                if self.should_stop():  # a signal for all processes, which have ended with a checkpoint
+                    raise KeyboardInterrupt from error
+                raise LzeroError(
+                    "the process of a training was killed, perhaps for want of memory; train fewer at a time "
+                    "(--workers) and go on with --resume"
+                ) from error
+            finally:
+                stop.touch()
+                pool.shutdown(cancel_futures=True)
 
 
 def _finished(running: set[Future[tuple[Trial, Told]]], should_stop: Callable[[], bool]) -> Iterator[Trial]:
@@ -145,10 +165,11 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin_process(environment: Mapping[str, str], threads: int) -> None:
+def _begin_process(environment: Mapping[str, str], threads: int | None) -> None:
     """Let this process not outlive the one that started it, however that one ended."""
     os.environ.update(environment)
-    torch.set_num_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     parent = parent_process()
     assert parent is not None  # noqa: S101 (this is a process of a pool)
@@ -161,17 +182,41 @@ def _begin_process(environment: Mapping[str, str], threads: int) -> None:
 
 
 def _train(trial: Trial, data_dir: str | Path | None, accelerator: str, stop: Path) -> tuple[Trial, Told]:
-    with warnings.catch_warnings(record=True) as caught:
-        try:
-            _fit(trial, data_dir, accelerator, stop.exists)
-        except LzeroError as error:
-            raise LzeroError(f"{trial.folder.name}: {error}") from error
+    if stop.exists():
+        raise KeyboardInterrupt
+    with warnings.catch_warnings(record=True) as caught, _saving_when_terminated() as is_terminated:
+        _fit(trial, data_dir, accelerator, lambda: is_terminated() or stop.exists())
     return trial, [(str(warning.message), warning.category) for warning in caught]
+
+
+@contextmanager
+def _saving_when_terminated() -> Iterator[Callable[[], bool]]:
+    """Let a training that SIGTERM is to end write a checkpoint first: that may be sent to all processes at once."""
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    try:
+        yield lambda: bool(asked)
+    except KeyboardInterrupt:
+        if asked:
+            os._exit(128 + signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _fit(trial: Trial, data_dir: str | Path | None, accelerator: str, should_stop: Callable[[], bool]) -> None:
     place: dict[str, Any] = {"data_dir": data_dir, "accelerator": accelerator}
-    fit(trial.recipe, trial.folder, resume=True, should_stop=should_stop, **place)
+    with _named(trial):
+        fit(trial.recipe, trial.folder, resume=True, should_stop=should_stop, **place)
+
+
+@contextmanager
+def _named(trial: Trial) -> Iterator[None]:
+    """Let errors say which training they are of."""
+    try:
+        yield
+    except LzeroError as error:
+        raise LzeroError(f"{trial.folder.name}: {error}") from error
 
 
 def side_by_side(
@@ -195,7 +240,9 @@ def _together(trials: Sequence[Trial], data_dir: str | Path | None, should_stop:
         still = []
         for trial, stream, steps in waiting:
             with torch.cuda.stream(stream):
-                if next(steps, None) is None:
+                with _named(trial):
+                    is_done = next(steps, None) is None
+                if is_done:
                     yield trial
                 else:
                     still.append((trial, stream, steps))
