@@ -245,7 +245,7 @@ def test_records_of_other_settings_do_not_count(tmp_path):
 def test_small_versions_give_what_they_must(name, bound, tmp_path):
     assert data.check("mnist", DATA)
     for record in run(EXPERIMENTS[name], tmp_path, quick=True, data_dir=DATA, accelerator="cpu"):
-        tiny = record.params < 0.01 * record.dense_params  # few epochs are too few for that; better than chance it is
+        tiny = record.params < 0.02 * record.dense_params  # few epochs are too few for that; better than chance it is
         assert record.error < (0.89 if tiny else bound), record.row
         if "ε = 33" in record.row or "dual" in record.row:
             assert record.params < 0.4 * record.dense_params
