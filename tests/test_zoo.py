@@ -51,15 +51,6 @@ def build(name, monkeypatch, make=None):
     return models.build("zoo")
 
 
-@pytest.fixture
-def _one_thread():
-    """Where others compute too, two threads that wait for each other are far slower than one."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def tied():
     model = zoo.GPT(20, context=8, width=16, depth=1)
     model.head.weight = model.embed.weight
@@ -182,7 +173,7 @@ def test_shares_that_no_width_reaches_are_refused():
             zoo.factor_for(share, lenet_macs)
 
 
-@pytest.mark.usefixtures("_one_thread")
+@pytest.mark.usefixtures("one_thread")
 def test_small_images_are_learned_in_seconds():
     images, labels = load_digits(return_X_y=True)
     order = torch.randperm(len(images))

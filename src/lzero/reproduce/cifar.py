@@ -67,7 +67,7 @@ NARROWER = {0.1: 0.093, 0.2: 0.187, 0.3: 0.312, 0.5: 0.468, 0.7: 0.687}
 
 
 def _trade_off() -> Experiment:
-    """WRN-16-4, a fourteenth of WRN-28-10's MACs, at several sizes: ours, and what it is compared with."""
+    """WRN-16-4, a thirteenth of WRN-28-10's MACs, at several sizes: ours, and what it is compared with."""
     small = ("training.epochs=40", "model.name=wrn-16-4", "shrink.round_to=8")
     recipe = f"{WIDE}-macs"
     rows = [

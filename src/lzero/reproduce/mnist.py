@@ -143,7 +143,7 @@ DYNAMICS = Experiment(
 )
 
 TARGETS = ("0.05", "0.1", "0.2", "0.3", "0.5", "0.7")
-# At the paper's rates 100 epochs do not lead below 30 %: our rule does, and gates that move faster.
+# At the paper's rates 100 epochs do not lead to targets of 30 % and less: our rule does, and gates that move faster.
 FASTER = ("objective.dual=default", "objective.violation=log_ratio", "gates.lr=0.02")
 
 
