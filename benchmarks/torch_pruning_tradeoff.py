@@ -110,6 +110,7 @@ def record(session: Session, outcome: Outcome, rows: Sequence[dict[str, Any]], l
         seconds=outcome.seconds,
         machine=outcome.machine,
         curves={name: [row[name] for row in rows] for name in records.CURVES},
+        commit=outcome.commit,
     )
 
 

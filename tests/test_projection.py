@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 import lzero
 from lzero.budgets import Meter, make_budgets
@@ -106,7 +107,7 @@ def test_compaction_to_a_budget_leaves_the_gated_model_alone(caplog):
         assert not torch.allclose(sparsifier.model.eval()(*x), small.eval()(*x))
 
 
-def test_borderline_gates_close_first_and_by_probability_per_cost():
+def test_gates_close_by_alpha_per_cost():
     sparsifier = gated("MLP")
     first = sparsifier.groups[0]
     sparsifier.log_alpha.data.fill_(6.0)
@@ -115,6 +116,17 @@ def test_borderline_gates_close_first_and_by_probability_per_cost():
     project(sparsifier.model, 1 - float(3 * weights[0] / weights.sum()), "l0")
     closed = (sparsifier.law.estimate("eq13") == 0).nonzero().flatten()
     assert (closed - first.start).tolist() == [1, 3, 5]
+
+
+def test_a_few_dear_gates_close_before_most_of_a_cheap_layer():
+    sparsifier = lzero.sparsify(
+        nn.Sequential(nn.Linear(100, 20), nn.ReLU(), nn.Linear(20, 200), nn.ReLU(), nn.Linear(200, 2)),
+        torch.randn(1, 100),
+    )
+    dear, cheap = sparsifier.groups
+    sparsifier.log_alpha.data[dear.span] = torch.linspace(3.0, 6.0, 20)  # all of them fully open
+    sparsifier.log_alpha.data[cheap.span] = 2.0  # none of them
+    assert project(sparsifier.model, 0.9, "l0").closed == {"0": 3}
 
 
 def test_gates_that_are_as_good_as_gone_stay_closed():

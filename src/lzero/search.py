@@ -44,11 +44,15 @@ class Search:
         self.limits = torch.tensor([budget.share for budget in self.budgets], dtype=torch.float64)
 
     def _mass(self) -> Tensor:
-        """Each gate's probability as a share of its group's: the last few of a layer are dearer than one of many."""
-        mass = self.probability.clone()
+        """Each gate's α as a share of the open ones' in its group: one of many goes before one of few.
+
+        Probabilities and test-time values end at 1, where most open gates are; α still says how sure they are.
+        """
+        mass = self.sparsifier.log_alpha.detach().double().cpu()
         for group in self.sparsifier.groups:
-            mass[group.span] /= mass[group.span][self.is_open[group.span]].sum().clamp_min(1.0)
-        return mass
+            log_alpha, is_open = mass[group.span], self.is_open[group.span]
+            mass[group.span] -= (log_alpha[is_open] if is_open.any() else log_alpha).logsumexp(0)
+        return mass.exp()
 
     def moved(self, is_open: Tensor) -> Tensor:
         """Log α with gates that close where the estimate is just 0, and gates that open where it is their mean."""
@@ -89,7 +93,7 @@ class Search:
             self.is_open[order[: max(1, int(needed) // 2)]] = False
 
     def _closing_order(self, saved: Tensor) -> Tensor:
-        """Open gates that save something, by mass per saving: the fully open later, the last of a group last.
+        """Open gates that save something, by mass per saving, the last of a group only when there is no other.
 
         What a gate saves beyond what is needed counts for nothing; of equals the one that saves least comes first.
         """
@@ -97,9 +101,8 @@ class Search:
             self._give_up()
         useful = self.is_open & (saved > 0)
         useful = useful if useful.any() else self.is_open
-        tier = (self.estimate >= 1).long() + 2 * self._last_ones().long()
-        candidates = useful.nonzero().flatten()
-        candidates = candidates[tier[candidates] == tier[candidates].min()]
+        others = useful & ~self._last_ones()
+        candidates = (others if others.any() else useful).nonzero().flatten()
         candidates = candidates[saved[candidates].argsort()]
         return candidates[(self.mass[candidates] / saved[candidates].clamp(1e-12, 1.0)).argsort(stable=True)]
 

@@ -11,6 +11,7 @@ from shutil import rmtree
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,6 +19,7 @@ from lzero import data
 from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError
 from lzero.recipes import load
+from lzero.report import density_figures
 from lzero.report.paper_networks import LENET, MLP, architecture_share
 from lzero.reproduce import EXPERIMENTS, records, reproduce, tables
 from lzero.reproduce.cifar import NARROWER
@@ -51,7 +53,7 @@ def finished(folder, seed, error):
     size = {"params": 1000, "macs": 5000, "latency": 0.002}
     small = {"params": 100 + seed, "macs": 1000, "latency": 0.001, "error": error}
     layers = [{"name": name, "before": 9, "after": k + seed} for k, name in enumerate(MLP.keep)]
-    facts = {"epochs": 2, "seconds": 3.0, "machine": "a machine", "layers": layers}
+    facts = {"epochs": 2, "seconds": 3.0, "machine": "a machine", "commit": "abc1234", "layers": layers}
     (folder / "outcome.json").write_text(json.dumps({"dense": {**size, "error": None}, "compacted": small, **facts}))
     group = {"l0": {"expected": 0.3, "multiplier": 2.0, "realised": 0.2, "violation": 0.0}}
     macs = {"dense": 5000, "expected": 2500.0, "realised": 1000}
@@ -76,6 +78,19 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
         in table
     )
     assert "| ε = 33 % | 198-233-100 |  | 1.4 best / 1.69 | not run |" in table
+    assert table.endswith("2 epochs; median wall clock of a training 3 s; a machine; lzero at abc1234.\n")
+
+
+def test_a_figure_shows_rows_with_a_budget_of_its_own_cost_where_there_are_any(tmp_path, monkeypatch):
+    whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
+    rows = ("narrower, 10% of MACs", "lzero, 10% of MACs", "lzero, 1.4% of parameters")
+    records.write([replace(whole, row=row) for row in rows], tmp_path / "trade-off-lenet5.jsonl")
+    shown = {}
+    monkeypatch.setattr(density_figures, "trade_off", lambda curves, _, cost: shown.update({cost: curves}) or Figure())
+    for cost in ("macs", "params"):
+        draw(f"trade-off-lenet5-{cost}", tmp_path)
+    names = {cost: [record.row for records in curves.values() for record in records] for cost, curves in shown.items()}
+    assert names == {"macs": [rows[1], rows[0]], "params": [rows[2], rows[0]]}
 
 
 def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):

@@ -24,6 +24,7 @@ Cost = Literal["macs", "params"]
 COSTS: dict[Cost, str] = {"macs": "MACs", "params": "parameters"}
 LABEL = re.compile(r"ε = ([\d.]+)\s*% of (each layer|the model)")
 MARKERS = "os^Dv<>Pp*hX"
+MARGIN = 0.8  # of an error: how far a logarithmic axis goes below the least
 
 
 def figure_c2(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> Figure:
@@ -55,7 +56,8 @@ def trade_off(
 ) -> Figure:
     """Error of the compacted network against what is left: a line for each method, and published (share, error) pairs.
 
-    Errors and shares are from 0 to 1, as in records. A line goes through the means of its rows.
+    Errors and shares are from 0 to 1, as in records. A line goes through the means of its rows; both axes are
+    logarithmic, and as long as the means, not the intervals, need.
     """
     if cost not in get_args(Cost):
         raise ArgumentError.about("cost", expected=" or ".join(get_args(Cost)), got=repr(cost))
@@ -63,15 +65,18 @@ def trade_off(
         raise LzeroError("trade-off: expected records of at least one method, got none; run lzero reproduce first")
     figure, (axes,) = panels(1, 1, width=8.2, height=4.6)
     rows = {method: by_row(records, method) for method, records in curves.items()}
+    heights = [100 * error for _, error in (points or {}).values()]
     for k, (method, settings) in enumerate(rows.items()):
         by_size = sorted(settings.values(), key=lambda seeds: _mean_share(seeds, cost))
         line = course([_mean_share(seeds, cost) for seeds in by_size], [_errors(seeds) for seeds in by_size])
         draw(axes, line, method, k, marker="o")
+        heights += line.mean
     if points:
         _draw_points(axes, points)
-    axes.set_xscale("log")
+    axes.set(xscale="log", yscale="log", xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
+    axes.set_ylim(MARGIN * min(heights), max(heights) / MARGIN)
     log_ticks(axes.xaxis)
-    axes.set(xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
+    log_ticks(axes.yaxis)
     every = [seeds for settings in rows.values() for seeds in settings.values()]
     shared_legend(figure, told(every), place="outside right upper")
     return figure

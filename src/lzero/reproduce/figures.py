@@ -31,6 +31,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "trade-off-wrn-params": ("trade-off-wrn",),
 }
 
+BUDGETS = {"macs": "of MACs", "params": "of parameters"}  # how rows with a budget in each cost end
+
 CAPTIONS = {
     "figure-1": "Penalties of Lp norms (2018, Figure 1)",
     "figure-2": "The hard concrete law (2018, Figure 2)",
@@ -67,17 +69,23 @@ def draw(name: str, folder: Path) -> list[Path]:
 
 
 def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"], rows: Sequence[Row] = ()) -> Figure:
-    """Error against size, a curve for each method, and the papers' rows of LeNet as points."""
+    """Error against size, a curve for each method, ours first, and the papers' rows of LeNet as points."""
     from lzero.report.density_figures import trade_off
     from lzero.report.paper_networks import LENET as NETWORK
     from lzero.report.paper_networks import architecture_share
 
-    methods: dict[str, list[Record]] = {}
+    methods: dict[str, list[Record]] = {"lzero": []}
     for record in against_the_largest(records):
         methods.setdefault(record.row.partition(",")[0], []).append(record)
+    curves = {method: _made_for(cost, rows) for method, rows in methods.items() if rows}
     published = {
         f"{row.architecture} ({row.source})": (architecture_share(NETWORK, row.architecture, cost), row.error / 100)
         for row in rows
         if row.error is not None
     }
-    return trade_off(methods, published, cost)
+    return trade_off(curves, published, cost)
+
+
+def _made_for(cost: Literal["macs", "params"], records: list[Record]) -> list[Record]:
+    """The records of a method whose budget is of this cost, where it has such, else all of them."""
+    return [record for record in records if record.row.endswith(BUDGETS[cost])] or records

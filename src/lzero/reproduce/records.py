@@ -45,6 +45,7 @@ class Record:
     seconds: float
     machine: str
     curves: dict[str, list[float | None]]
+    commit: str = ""  # of lzero, where it was known
 
     @classmethod
     def of(cls, trial: Trial) -> Record:
@@ -71,6 +72,7 @@ class Record:
             seconds=outcome["seconds"],
             machine=outcome["machine"],
             curves=_curves(rows),
+            commit=outcome.get("commit", ""),
         )
 
 

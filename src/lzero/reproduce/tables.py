@@ -47,7 +47,9 @@ def foot(records: Sequence[Record]) -> str:
     epochs = sorted({record.epochs for record in records})
     length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
     seconds = statistics.median([record.seconds for record in records])
-    return f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}."
+    commits = ", ".join(sorted({record.commit for record in records} - {""}))
+    source = f"; lzero at {commits}" if commits else ""
+    return f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}{source}."
 
 
 def against_the_largest(records: Sequence[Record]) -> list[Record]:

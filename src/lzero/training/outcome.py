@@ -12,6 +12,7 @@ from lzero import storage
 from lzero.cutting import plan_of
 from lzero.latency import latency, machine
 from lzero.measure import measure
+from lzero.provenance import commit
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,6 +55,7 @@ class Outcome:
     seconds: float
     evaluated_on: str
     machine: str
+    commit: str  # of lzero's checkout, where it runs from one
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -85,6 +87,7 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
         session.seconds,
         "held-out" if session.recipe.data.held_out else "test",
         machine(device),
+        commit(),
     )
     if run is not None and run.writes:
         storage.save(small, run.model)

@@ -1,0 +1,47 @@
+"""Results say which commit gave them, and never some other project's."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from lzero.provenance import commit
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+
+def git(folder, *arguments):
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path):
+    package = tmp_path / "src" / "lzero"
+    package.mkdir(parents=True)
+    (package / "law.py").write_text("1\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "first")
+    return package
+
+
+def test_a_checkout_has_its_commit_and_changes_are_told(package):
+    short = git(package, "rev-parse", "--short=7", "HEAD")
+    git(package, "tag", "v1")
+    assert commit(package) == short
+    (package / "law.py").write_text("2\n")
+    assert commit(package) == f"{short}+"
+
+
+def test_an_installed_copy_inside_another_checkout_has_none(package):
+    installed = package.parent.parent / "lib" / "site-packages" / "lzero"
+    shutil.copytree(package, installed)
+    assert commit(installed) == ""
+
+
+def test_an_empty_repository_has_none(tmp_path):
+    (tmp_path / "src" / "lzero").mkdir(parents=True)
+    git(tmp_path, "init", "--quiet")
+    assert commit(tmp_path / "src" / "lzero") == ""
