@@ -16,8 +16,8 @@ SOURCE = ROOT / "src" / "lzero"
 ORDER = [
     "tensors", "laws", "gates", "layers", "structure", "attach", "gating", "wiring", "plan", "decision", "surgery",
     "verify", "patch", "graph", "cutting", "swapping", "trial", "shrink", "costs", "attachment", "sparsifier",
-    "sparsify", "budgets", "search", "projection", "objectives", "compact", "measure", "latency", "subnetwork",
-    "storage", "formats", "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",
+    "sparsify", "budgets", "search", "projection", "objectives", "compact", "measure", "latency", "provenance",
+    "subnetwork", "storage", "formats", "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 

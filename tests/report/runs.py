@@ -14,8 +14,9 @@ def row(epoch, **changes):
     size = {cost: {"dense": 1000, "expected": 900.0, "realised": 1000 // epoch} for cost in ("params", "macs")}
     whole = {
         "epoch": epoch, "step": 23 * epoch, "seconds": 1.5 * epoch, "loss": 1.25 / epoch, "error": 0.25 / epoch,
-        "test_loss": 1.5 / epoch, "images_per_second": 9000.0, "removed": 7 if epoch == 2 else 0,
-        "objective": {"step": 23, "task_loss": 0.1, "term": 0.2, "groups": {"macs": group}}, "size": size,
+        "training_error": 0.2 / epoch, "test_loss": 1.5 / epoch, "images_per_second": 9000.0,
+        "removed": 7 if epoch == 2 else 0, "size": size,
+        "objective": {"step": 23, "task_loss": 0.1, "term": 0.2, "groups": {"macs": group}},
     }  # fmt: skip
     return whole | changes
 

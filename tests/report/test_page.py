@@ -89,7 +89,7 @@ def test_charts_have_a_text_for_those_who_do_not_see_them(tmp_path):
     labels = [svg.get("aria-label") for svg in pictures(page(tmp_path)) if svg.get("role") == "img"]
     assert "Loss over 3 epochs: training from 1.25 to 0.417; test from 1.5 to 0.5" in labels
     assert any(label.startswith("Share of MACs over 3 epochs: expected from 90") for label in labels)
-    starts = ["Loss", "Test error", "Share of MACs", "Multiplier", "What is left", "Speed of training"]
+    starts = ["Loss", "Error", "Share of MACs", "Multiplier", "What is left", "Speed of training"]
     assert [label.partition(" over ")[0] for label in labels] == starts
 
 
@@ -145,7 +145,7 @@ def test_several_groups_have_charts_of_their_own(tmp_path):
 def test_errors_of_held_out_examples_are_called_so(tmp_path):
     text = words(checked(page(tmp_path, changes=["data.held_out=0.1"])))
     assert "0.67 % held-out error" in text
-    assert "Held-out error" in text
+    assert "training 20 %, held-out 25 %" in text
     assert "test" not in text
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,15 @@ def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     looks = [{line.get_color() for line in axes.lines if line.get_label() == "50 % of MACs"} for axes in figure.axes]
     assert looks == [{COLOURS[2]}] * 3
     assert legend_texts(figure) == macs.keys() | loss.keys()
+
+
+def test_figure_4_shows_the_training_error_where_all_records_have_one():
+    old = record("50 % of MACs")
+    new = replace(old, row="plain", curves={**old.curves, "training_error": [0.4, 0.3, 0.2, 0.1]})
+    assert figure_4([old, new]).axes[1].get_ylabel() == "training loss"
+    axes = figure_4([new]).axes[1]
+    assert axes.get_ylabel() == "training error, %"
+    np.testing.assert_allclose(lines(axes)["plain"], [40, 30, 20, 10])
 
 
 def test_an_error_of_zero_keeps_its_axis_linear():

@@ -53,6 +53,23 @@ def numbers(folder):
     return [{key: value for key, value in row.items() if key not in ("images_per_second", "seconds")} for row in rows]
 
 
+@pytest.mark.parametrize("changes", [[], ["training.accumulate=4"], ["gates.units=structure", "gates.samples=2"]])
+def test_the_training_error_is_that_of_the_examples_learnt_from(few, changes):
+    alike, rows = Dataset("digits", few.train, few.train, few.classes), []
+    still = ["optimizer.lr=1e-12", "gates.lr=1e-12", "training.epochs=2", "training.batch_size=64"]
+    without_statistics = ["model.name=mlp", "model.options={inputs = 64, widths = [16, 10]}"]
+    recipe = recipes.load("digits", [*KINDS["plain"], *still, *without_statistics, *changes])
+    session = build(recipe, alike)
+    if session.sparsifier is not None:
+        session.sparsifier.log_alpha.data.fill_(30.0)  # every sample is 1
+    for each in session.batches.rows(0):
+        session.step(each)
+        session.after_step()
+    assert session.end_epoch()[1] == pytest.approx(session.evaluate()[0], abs=1e-6)
+    fit(recipe, dataset=alike, on_epoch=rows.append)
+    assert 0 < rows[0]["training_error"] < 1
+
+
 def weights(outcome):
     return {name: tensor.clone() for name, tensor in outcome.model.state_dict().items()}
 

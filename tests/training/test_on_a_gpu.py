@@ -49,7 +49,7 @@ def losses(recipe, few, make_step):
             session.before_step()
             step(each)
             session.after_step()
-            seen.append(session.total_loss.item())
+            seen.append(session.totals[0].item())
     return seen
 
 

@@ -47,10 +47,11 @@ def _task(run: Run) -> list[Chart | None]:
     loss = [_series(run, "training", "first", "loss"), _series(run, examples, "second", "test_loss")]
     compacted = number(inside(run.outcome, "compacted", "error"))
     error = [
+        _series(run, "training", "first", "training_error"),
         Series(examples, "second", [error_of(row) for row in run.rows]),
         Series("compacted", "target", [None if is_dense(run) else compacted] * len(run.rows)),
     ]
-    return [draw("Loss", _time(run), loss), draw(f"{examples} error".capitalize(), _time(run), error, shares=True)]
+    return [draw("Loss", _time(run), loss), draw("Error", _time(run), error, shares=True)]
 
 
 def _size(run: Run) -> list[Chart | None]:

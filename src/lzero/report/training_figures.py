@@ -35,23 +35,25 @@ def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> 
 
 
 def figure_4(records: Sequence[Record], title: str = "CIFAR-10") -> Figure:
-    """Expected MACs, training loss and test error of all rows; the paper has the training error in place of the loss.
+    """Expected MACs, training error and test error of all rows; the training loss where records have no such error.
 
     Rows without gates cost what the dense network costs, with dropout too: it drops activations, not feature maps.
     """
     rows = by_row(records, "Figure 4")
-    figure, (macs, loss, error) = panels(1, 3, width=4.6, height=4.4)
+    figure, (macs, training, error) = panels(1, 3, width=4.6, height=4.4)
+    knows_error = all("training_error" in record.curves for record in records)
+    learnt = "training error" if knows_error else "training loss"
     gated = {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}
     _draw_rows(macs, gated, _expected_macs)
     level(macs, records[0].dense_macs, "without gates")
-    _draw_rows(loss, rows, lambda record: curve(record, "loss"))
+    _draw_rows(training, rows, _training_error if knows_error else lambda record: curve(record, "loss"))
     _draw_rows(error, rows, _error)
     _macs_axis(macs)
-    for axes, label in ((loss, "training loss"), (error, "test error, %")):
+    for axes, label in ((training, f"{learnt}, %" if knows_error else learnt), (error, "test error, %")):
         log_where_positive(axes)
         axes.set_ylabel(label)
         epochs(axes)
-    for axes, letter, what in ((macs, "a", "computation"), (loss, "b", "training loss"), (error, "c", "test error")):
+    for axes, letter, what in ((macs, "a", "computation"), (training, "b", learnt), (error, "c", "test error")):
         axes.set_title(f"({letter}) {title}, {what}")
     shared_legend(figure, told(rows.values()), columns=3)
     return figure
@@ -117,6 +119,10 @@ def _expected_macs(record: Record) -> list[float | None]:
     numbers = curve(record, "macs", record.dense_macs)
     gated = max((k + 1 for k, number in enumerate(numbers) if number is not None), default=len(numbers))
     return [*numbers[:gated], *[float(record.macs)] * (len(numbers) - gated)]
+
+
+def _training_error(record: Record) -> list[float | None]:
+    return curve(record, "training_error", 100)
 
 
 def _error(record: Record) -> list[float | None]:

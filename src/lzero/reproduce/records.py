@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lzero.recipes.recipe import Aim
     from lzero.training.together import Trial
 
-CURVES = ("epoch", "seconds", "loss", "error", "images_per_second")
+CURVES = ("epoch", "seconds", "loss", "training_error", "error", "images_per_second")
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def build(
         gate_noise,
         dense,
         {} if sparsifier is None else widths_of(sparsifier),
-        torch.zeros((), device=device),
+        torch.zeros(2, device=device),
     )
     session.set_up()
     session.average = Polyak(model, recipe.training.average) if recipe.training.average else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lzero.training.session import Session
 
-VERSION = 3
+VERSION = 4
 KEPT, REMOVED = 3.0, -30.0  # log α with which a fresh model is cut as the saved one was
 
 
@@ -35,7 +35,7 @@ class CheckpointError(LzeroError):
 def save(session: Session, path: Path, recipe: str) -> None:
     """Write all that the rest of the training depends on. Every process calls it, one writes."""
     tensors: dict[str, Tensor] = {
-        "loss": session.total_loss,
+        "totals": session.totals,
         **_named("model", session.model.state_dict()),
         **_named("random", {name: _gathered(session, state) for name, state in _random_states(session).items()}),
     }
@@ -112,7 +112,7 @@ def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True)
             _lay_out_alike(optimizer)
         if to_go_on:
             _set_random_states(session, _part(tensors, "random"))
-        session.total_loss.copy_(tensors["loss"])
+        session.totals.copy_(tensors["totals"])
         session.epoch, session.position = int(facts["epoch"]), int(facts["position"])
         session.seconds = float(facts["seconds"])
         session.resume_steps(bool(facts["in_parts"]))

@@ -42,7 +42,7 @@ class Step:
     @property
     def loss(self) -> float:
         """The mean loss of this epoch so far."""
-        return self.session.total_loss.item() / max(1, self.session.position)
+        return self.session.totals[0].item() / max(1, self.session.position)
 
 
 def fit(
@@ -195,12 +195,13 @@ def _end_epoch(session: Session, images: int, began: float) -> Row:
     """What an epoch is remembered by."""
     step, in_parts = session.step_number, session.in_parts
     objective = {} if session.objective is None else {"objective": session.objective.record.as_dict()}
-    loss = session.end_epoch()
+    loss, training_error = session.end_epoch()
     pace = images / (perf_counter() - began)
     removed = session.get_smaller()
     error, test_loss = session.evaluate()
     row: Row = {"epoch": session.epoch, "step": step, "loss": loss, "error": error, "test_loss": test_loss}
-    row |= {"images_per_second": pace, "removed": removed, "in_parts": in_parts, **objective}
+    row |= {"training_error": training_error, "images_per_second": pace, "removed": removed, "in_parts": in_parts}
+    row |= objective
     if session.sparsifier is not None:
         size = measure(session.model)
         row["size"] = {"params": vars(size.params), "macs": vars(size.macs)}

@@ -52,7 +52,7 @@ class Session:
     gate_noise: Generator
     dense: nn.Module  # the network before it had gates, to compare with
     widths: dict[str, int]  # units of each site and inputs with gates, before anything was removed
-    total_loss: Tensor  # of this epoch so far
+    totals: Tensor  # of this epoch so far, over steps: the loss, and the error on what was learnt from
     epoch: int = 0
     position: int = 0  # steps of this epoch so far
     seconds: float = 0.0  # so far
@@ -82,27 +82,35 @@ class Session:
             self.objective.update()
         if self.average is not None:
             self.average.update_parameters(self.model)
-        self.total_loss.add_(loss)
+        self.totals[0].add_(loss)
 
     def _gradient(self, rows: Tensor) -> Tensor:
         """The task's loss, its gradient with that of the objective left in the parameters."""
         *others, last = rows.chunk(self.recipe.training.accumulate)
-        total = torch.zeros_like(self.total_loss)
+        total = torch.zeros_like(self.totals[0])
         for part in others:
             with self.fabric.no_backward_sync(self.forward):  # type: ignore[arg-type]
-                loss = self._task_loss(part) / (len(others) + 1)
+                loss = self._task_loss(part, len(rows)) / (len(others) + 1)
                 self.fabric.backward(loss)
             total = total + loss.detach()
-        loss = self._task_loss(last) / (len(others) + 1) if others else self._task_loss(last)
+        loss = self._task_loss(last, len(rows))
+        loss = loss / (len(others) + 1) if others else loss
         self.fabric.backward(loss if self.objective is None else loss + self.objective())
         return total + loss.detach() if others else loss.detach()
 
-    def _task_loss(self, rows: Tensor) -> Tensor:
+    def _task_loss(self, rows: Tensor, of: int) -> Tensor:
+        """The loss on these rows, which are among so many of the step."""
         images, labels = self.batches.take(rows)
         x, smoothing = self._prepared(images, training=True), self.recipe.training.label_smoothing
-        return monte_carlo(
-            lambda: F.cross_entropy(self._network(x), labels, label_smoothing=smoothing), self.recipe.gates.samples
-        )
+        samples = self.recipe.gates.samples
+
+        def loss() -> Tensor:
+            scores = self._network(x)
+            wrong = (scores.detach().argmax(1) != labels).sum()
+            self.totals[1].add_(wrong, alpha=1 / (samples * of))
+            return F.cross_entropy(scores, labels, label_smoothing=smoothing)
+
+        return monte_carlo(loss, samples)
 
     def _network(self, x: Tensor) -> Tensor:
         if not self.in_parts:
@@ -160,17 +168,17 @@ class Session:
             self.objective.count()
         self.position += 1
 
-    def end_epoch(self) -> float:
-        """Go on to the next epoch; the mean loss is returned."""
-        loss = self.total_loss.item() / len(self.batches)
+    def end_epoch(self) -> tuple[float, float]:
+        """Go on to the next epoch; the means over steps are returned, of the loss and of the training error."""
+        loss, error = (self.totals / len(self.batches)).tolist()
         if not math.isfinite(loss):
             raise NotFiniteError(
                 f"the loss is not finite in epoch {self.epoch + 1}; lower the learning rate and begin anew, or go on "
                 "from the last checkpoint"
             )
-        self.total_loss.zero_()
+        self.totals.zero_()
         self.epoch, self.position = self.epoch + 1, 0
-        return loss
+        return loss, error
 
     def get_smaller(self) -> int:
         """Remove what is closed, if it is time; how many units went."""
