@@ -158,8 +158,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (OSError, SafetensorError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: it cannot be read ({error})") from error
-    if not isinstance(facts, dict) or facts.get("version") != VERSION:
-        raise CheckpointError(f"{path}: expected a checkpoint of version {VERSION}, got something else")
+    version = facts.get("version") if isinstance(facts, dict) else None
+    if version != VERSION:
+        got = "something else" if version is None else f"version {version}, of another lzero"
+        advice = "delete it, or begin anew with --overwrite"
+        raise CheckpointError(f"{path}: expected a checkpoint of version {VERSION}, got {got}; {advice}")
     return tensors, facts
 
 
