@@ -32,7 +32,14 @@ def test_a_checkout_has_its_commit_and_changes_are_told(package):
     git(package, "tag", "v1")
     assert commit(package) == short
     (package / "law.py").write_text("2\n")
+    assert commit(package) == short  # the process still runs what it began with
+    commit.cache_clear()
     assert commit(package) == f"{short}+"
+
+
+def test_without_an_answer_from_git_there_is_none(package, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert commit(package) == ""
 
 
 def test_an_installed_copy_inside_another_checkout_has_none(package):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
 
 
+@cache
 def commit(package: Path = PACKAGE) -> str:
     """The commit of the checkout that a package is imported from, with `+` where it was changed; else nothing.
 
-    An installed copy that lies inside some other project's checkout has no commit of its own.
+    An installed copy that lies inside some other project's checkout has no commit of its own. It is asked for once: the
+    code of a process stays what it was when it began.
     """
-    if package.parent.name != "src" or not (package.parent.parent / ".git").exists() or not shutil.which("git"):
+    if package.parent.name != "src" or not (package.parent.parent / ".git").exists():
         return ""
     arguments = ("git", "-C", str(package), "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*")
-    answer = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=10)  # noqa: S603
-    return answer.stdout.strip() if answer.returncode == 0 else ""
+    try:
+        return subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=10).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.SubprocessError):  # no git, a folder it does not trust, a disk that does not answer
+        return ""

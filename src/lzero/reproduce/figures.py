@@ -37,7 +37,7 @@ CAPTIONS = {
     "figure-1": "Penalties of Lp norms (2018, Figure 1)",
     "figure-2": "The hard concrete law (2018, Figure 2)",
     "figure-3": "Expected computation while MNIST is learnt (2018, Figure 3)",
-    "figure-4": "Computation, training loss and test error on CIFAR-10 (2018, Figure 4)",
+    "figure-4": "Computation, training and test on CIFAR-10 (2018, Figure 4)",
     "figure-c1": "Training with and without dual restarts (2021, Figure 1)",
     "figure-c2": "Error against the target density (2021, Figure 2)",
     "trade-off-lenet5-macs": "LeNet-5 on MNIST: error against MACs",
@@ -77,7 +77,7 @@ def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"], rows:
     methods: dict[str, list[Record]] = {"lzero": []}
     for record in against_the_largest(records):
         methods.setdefault(record.row.partition(",")[0], []).append(record)
-    curves = {method: _made_for(cost, rows) for method, rows in methods.items() if rows}
+    curves = {method: _made_for(cost, found) for method, found in methods.items() if found}
     published = {
         f"{row.architecture} ({row.source})": (architecture_share(NETWORK, row.architecture, cost), row.error / 100)
         for row in rows

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from lzero.data import Batches, statistics
+from lzero.provenance import commit
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers
 from lzero.training.outcome import widths_of
@@ -70,6 +71,7 @@ def build(
         dense,
         {} if sparsifier is None else widths_of(sparsifier),
         torch.zeros(2, device=device),
+        commit(),
     )
     session.set_up()
     session.average = Polyak(model, recipe.training.average) if recipe.training.average else None

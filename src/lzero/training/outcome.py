@@ -12,7 +12,6 @@ from lzero import storage
 from lzero.cutting import plan_of
 from lzero.latency import latency, machine
 from lzero.measure import measure
-from lzero.provenance import commit
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,7 +86,7 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
         session.seconds,
         "held-out" if session.recipe.data.held_out else "test",
         machine(device),
-        commit(),
+        session.commit,
     )
     if run is not None and run.writes:
         storage.save(small, run.model)
