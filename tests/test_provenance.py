@@ -37,6 +37,15 @@ def test_a_checkout_has_its_commit_and_changes_are_told(package):
     assert commit(package) == f"{short}+"
 
 
+def test_only_the_code_counts_with_files_that_are_new(package):
+    short = git(package, "rev-parse", "--short=7", "HEAD")
+    (package.parent.parent / "results.md").write_text("3 %")
+    assert commit(package) == short
+    commit.cache_clear()
+    (package / "other_law.py").write_text("1\n")
+    assert commit(package) == f"{short}+"
+
+
 def test_without_an_answer_from_git_there_is_none(package, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert commit(package) == ""
