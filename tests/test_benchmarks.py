@@ -15,3 +15,11 @@ def test_sampling_prints_ratios_and_memory():
     for ratio, kept, _ in rows.values():
         assert ratio.endswith("×")
         assert int(kept) <= 2
+
+
+def test_latency_of_compacted_networks_is_a_share_of_the_dense_one():
+    command = [sys.executable, BENCHMARKS / "compacted_latency.py", "--repeats", "1", "--only", "by layer"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line for line in lines if "by layer" in line]
+    assert len(rows) == 2
+    assert all(row.count("×") == 3 for row in rows)
