@@ -122,24 +122,10 @@ def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
         return arguments[0][arguments[1]]
     op = Op(node, module_path(node), findings)
     rule = find_rule(node.target)
-    result: Any = _unknown(op, arguments, named) if rule is None else rule(op, *arguments, **named)
+    if rule is None:
+        return op.stays([*arguments, *named.values()], f"{op.name} has no rule")
+    result: Any = rule(op, *arguments, **named)
     return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result
-
-
-def _unknown(op: Op, arguments: Any, named: Any) -> Value | list[Value]:
-    """An operation without a rule pins whatever it touches, and hands on units that say so."""
-    why = f"{op.name} has no rule"
-
-    def pin(argument: Any) -> None:
-        if isinstance(argument, Value):
-            op.pin(argument, why)
-        elif isinstance(argument, list | tuple):
-            for each in argument:
-                pin(each)
-
-    pin([*arguments, *named.values()])
-    outputs = [Value(op.units.opaque(size, op.because(why)) for size in shape) for shape in op.shapes]
-    return outputs[0] if isinstance(op.node.meta.get("val"), Tensor) else outputs
 
 
 def _pin_outputs(node: Node, values: dict[Node, Any], findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,8 @@ def capture(
     """
     inputs = as_tuple(example_inputs)
     shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
-    with in_mode(model, training), torch.no_grad():
+    with in_mode(model, training), torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # recurrent layers of torch do so
         try:
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
         except Exception as error:

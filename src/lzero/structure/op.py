@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import Node
+from torch.utils._pytree import tree_leaves
 
 from lzero.structure.units import Dim, Ids, Units
 
@@ -88,6 +89,15 @@ class Op:
         """Forbid the removal of these dimensions' units."""
         for dim in dims:
             self.units.pin(dim.labels, self.because(why))
+
+    def stays(self, arguments: Sequence[Any], why: str) -> Value | list[Value]:
+        """Pin whatever the operation touches, and return units that say so."""
+        leaves = tree_leaves(arguments, is_leaf=lambda argument: isinstance(argument, Value))
+        for value in leaves:
+            if isinstance(value, Value):
+                self.pin(value, why)
+        outputs = [Value(self.units.opaque(size, self.because(why)) for size in shape) for shape in self.shapes]
+        return outputs[0] if isinstance(self.node.meta.get("val"), Tensor) else outputs
 
     def unite(self, one: Dim, other: Dim) -> Dim:
         """Make two dimensions the same, position by position; the one with units is returned."""

@@ -1,5 +1,5 @@
 """The rules, by theme; importing this registers them."""
 
-from lzero.structure.rules import attention, contractions, indexing, norms, pointwise, reductions, shapes
+from lzero.structure.rules import attention, contractions, indexing, norms, pointwise, recurrent, reductions, shapes
 
-__all__ = ["attention", "contractions", "indexing", "norms", "pointwise", "reductions", "shapes"]
+__all__ = ["attention", "contractions", "indexing", "norms", "pointwise", "recurrent", "reductions", "shapes"]
