@@ -18,7 +18,7 @@ LIMITS: dict[str, tuple[float, float, str]] = {
     "objective.strength": (0, 1e12, "a number from 0"),
     "objective.l2": (0, 1e12, "a number from 0"),
     "objective.dual_lr": (1e-30, 1e12, "a number above 0"),
-    "objective.warm_up": (0, 1, "a share of all steps, from 0 to 1"),
+    "objective.warm_up": (0, 1, "a share of the steps with gates, from 0 to 1"),
     "optimizer.lr": (0, 1e6, "a learning rate from 0 to 1e6"),
     "optimizer.momentum": (0, 0.999999, "a number from 0 to below 1"),
     "optimizer.weight_decay": (0, 1e6, "a number from 0"),

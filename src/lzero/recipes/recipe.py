@@ -61,7 +61,7 @@ class Aim:
     dual: Literal["default", "ascent", "restarts"] = "default"
     dual_lr: float = 1e-4
     violation: Literal["log_ratio", "difference"] = "log_ratio"
-    warm_up: float | None = None  # of all steps: the penalty rises from 0, or the target comes down from 1
+    warm_up: float | None = None  # of the steps with gates: the penalty rises from 0, or the target comes down from 1
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def _median_latency(records: Sequence[Record]) -> float:
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
     theirs = " / ".join(
-        f"{number:g} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
+        f"{number} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
     )
     if not records:
         return (row.label, row.architecture, "", theirs, "not run", *[""] * (len(COLUMNS) - 5))
