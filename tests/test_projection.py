@@ -118,6 +118,40 @@ def test_gates_close_by_alpha_per_cost():
     assert (closed - first.start).tolist() == [1, 3, 5]
 
 
+def test_of_gates_that_are_all_sure_the_surest_stays():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    sparsifier = lzero.sparsify(model, torch.randn(1, 4))
+    sparsifier.log_alpha.data.copy_(torch.tensor([20.0, 30.0, 25.0, 22.0]))  # active with a probability of 1, all four
+    for left, kept in ((0.75, [1, 2, 3]), (0.5, [1, 2]), (0.25, [1])):
+        project(model, left)
+        assert (sparsifier.law.estimate("eq13") > 0).nonzero().flatten().tolist() == kept
+
+
+def test_of_gates_that_were_sure_and_all_close_the_surest_is_kept_against_emptiness():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 3))
+    sparsifier = lzero.sparsify(model, torch.randn(1, 4))
+    sparsifier.log_alpha.data.copy_(torch.tensor([20.0, 30.0, 25.0, 22.0]))
+    assert project(model, 0.1, "l0").closed == {"0": 4}
+    assert torch.equal(lzero.compact(model)[0].weight, model[0].weight[1:2])
+
+
+def test_the_last_gate_of_a_group_closes_after_all_others():
+    model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 1))
+    lzero.sparsify(model, torch.randn(1, 3))
+    # Two gates cost 20, twenty cost 1. By mass per cost the two are least, and without them 20 of 60 would be left.
+    assert project(model, 21 / 60, "l0").closed == {"0": 1, "2": 19}
+
+
+def test_closed_gates_have_no_part_in_their_groups_mass():
+    model = nn.Sequential(nn.Linear(3, 204), nn.ReLU(), nn.Linear(204, 5), nn.ReLU(), nn.Linear(5, 5))
+    sparsifier = lzero.sparsify(model, torch.randn(1, 3))
+    wide, _ = sparsifier.groups
+    sparsifier.log_alpha.data.fill_(2.0)
+    sparsifier.log_alpha.data[wide.start + 4 : wide.stop] = -2.5  # closed, and together half as heavy as the open ones
+    target = 8 / len(sparsifier.log_alpha)  # of nine open gates of the same cost, four of the wide layer
+    assert project(model, target, "l0").closed == {"2": 1}
+
+
 def test_a_few_dear_gates_close_before_most_of_a_cheap_layer():
     sparsifier = lzero.sparsify(
         nn.Sequential(nn.Linear(100, 20), nn.ReLU(), nn.Linear(20, 200), nn.ReLU(), nn.Linear(200, 2)),

@@ -46,6 +46,15 @@ def test_only_the_code_counts_with_files_that_are_new(package):
     assert commit(package) == f"{short}+"
 
 
+def test_a_repository_that_the_environment_names_is_not_asked(package, tmp_path_factory, monkeypatch):
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "--quiet")
+    git(other, "commit", "--quiet", "--allow-empty", "--message", "theirs")
+    short = git(package, "rev-parse", "--short=7", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert commit(package) == short
+
+
 def test_without_an_answer_from_git_there_is_none(package, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert commit(package) == ""

@@ -52,9 +52,9 @@ def project(
 ) -> Projection:
     """Move borderline gates, in place, so that the compacted network costs at most the target, and hardly less.
 
-    Gates close in the order of least mass per cost: mass is α, as a share of all in the same group. Where the budget
-    leaves room, gates that were just closed open again with their mean as value; gates that are as good as gone
-    (P < 0.01) stay closed.
+    Gates close in the order of least mass per cost: mass is α, as a share of the open ones' in its group. Where
+    the budget leaves room, gates that were just closed open again with their mean as value; gates that are as good as
+    gone (P < 0.01) stay closed.
 
     >>> from torch import nn
     >>> from lzero.sparsify import sparsify

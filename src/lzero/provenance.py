@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,8 @@ def commit(package: Path = PACKAGE) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git answers about a folder."""
-    command = ("git", "-C", str(folder), *arguments)
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()  # noqa: S603
+    """What git answers about a folder, whatever repository the environment names, and without a lock."""
+    command = ("git", "-C", str(folder), "--no-optional-locks", *arguments)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    answer = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+    return answer.stdout.strip()

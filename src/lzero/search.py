@@ -36,7 +36,8 @@ class Search:
         self.mass = self._mass()
         mean = law.mean.clamp(MARGIN, 1)
         # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.
-        self._closed_at = (law.log_alpha_for(torch.zeros_like(mean), estimator) - MARGIN * (2 - law.prob_active)).cpu()
+        order = 0.5 + torch.atan(law.log_alpha.detach()) / torch.pi  # probabilities of sure gates are all 1
+        self._closed_at = (law.log_alpha_for(torch.zeros_like(mean), estimator) - MARGIN * (2 - order)).cpu()
         self._opened_at = law.log_alpha_for(mean, estimator).cpu()
         costs = dict.fromkeys(budget.cost for budget in budgets)
         self.budgets = [budget for cost in costs for budget in budgets if budget.cost == cost]
@@ -116,7 +117,7 @@ class Search:
         """The likeliest open gate of each group: without it the network would be cut in two."""
         last = torch.zeros_like(self.is_open)
         for group in self.sparsifier.groups:
-            likeliest = torch.where(self.is_open, self.probability, -1.0)[group.span].argmax()
+            likeliest = torch.where(self.is_open, self.mass, -1.0)[group.span].argmax()
             last[group.start + likeliest] = True
         return last
 

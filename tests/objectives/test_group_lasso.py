@@ -181,3 +181,30 @@ def test_bad_input_is_refused(sparsifier):
         GroupLasso(sparsifier, 0.1, 2.0e9)
     with pytest.raises(ArgumentError, match="sparsifier: expected gates on units, got gates on weights"):
         GroupLasso(gated(units="weights"), 0.1, 0.5)
+
+
+@pytest.mark.parametrize("round_to", [1, 4])
+def test_units_of_least_norm_close_and_nothing_else_when_widths_are_rounded(round_to):
+    model = nn.Sequential(nn.Linear(5, 24, bias=False), nn.ReLU(), nn.Linear(24, 3, bias=False))
+    objective = GroupLasso(lzero.sparsify(model, torch.randn(1, 5)), 0.1, 0.6, round_to=round_to)
+    norms = torch.rand(24)
+    with torch.no_grad():
+        model[0].weight.copy_(norms[:, None])
+        model[2].weight.copy_(norms)
+    objective.close()
+    small = lzero.compact(model, budget=objective, round_to=round_to)
+    width = int(0.6 * 24) // round_to * round_to
+    assert torch.equal(small[0].weight[:, 0].sort().values, norms.sort().values[-width:])
+
+
+def test_a_training_with_rounded_widths_keeps_what_it_closed_to(few, caplog):
+    changes = ["objective.kind=lasso", "shrink.every=0", "shrink.freeze_after=0.5", "shrink.round_to=4"]
+    outcome = fit(recipes.load("digits", [*changes, "training.epochs=2", "objective.target=0.4"]), dataset=few)
+    assert outcome.compacted.macs <= 0.4 * outcome.dense.macs
+    assert "closed" not in caplog.text
+    assert all(layer.after % 4 == 0 for layer in outcome.layers)
+
+
+def test_a_width_is_rounded_to_a_number_from_one(sparsifier):
+    with pytest.raises(ArgumentError, match="round_to: expected a number from 1, got 0"):
+        GroupLasso(sparsifier, 1.0, 0.5, round_to=0)

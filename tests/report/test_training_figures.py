@@ -121,7 +121,9 @@ def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
 def test_figure_4_shows_the_training_error_where_all_records_have_one():
     old = record("50 % of MACs")
     new = replace(old, row="plain", curves={**old.curves, "training_error": [0.4, 0.3, 0.2, 0.1]})
-    assert figure_4([old, new]).axes[1].get_ylabel() == "training loss"
+    begun = replace(old, row="begun", curves={**old.curves, "training_error": [None] * 4})
+    for before in (old, begun):  # whose metrics had none
+        assert figure_4([before, new]).axes[1].get_ylabel() == "training loss"
     axes = figure_4([new]).axes[1]
     assert axes.get_ylabel() == "training error, %"
     np.testing.assert_allclose(lines(axes)["plain"], [40, 30, 20, 10])
@@ -129,6 +131,8 @@ def test_figure_4_shows_the_training_error_where_all_records_have_one():
 
 def test_an_error_of_zero_keeps_its_axis_linear():
     scales = [figure_4([record("a", error=[0.1, end])]).axes[2].get_yscale() for end in (0.0, 0.01)]
+    assert scales == ["linear", "log"]
+    scales = [trade_off({"ours": [record("a", final=end)]}).axes[0].get_yscale() for end in (0.0, 0.01)]
     assert scales == ["linear", "log"]
 
 

@@ -79,6 +79,9 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
     )
     assert "| ε = 33 % | 198-233-100 |  | 1.4 best / 1.69 | not run |" in table
     assert table.endswith("2 epochs; median wall clock of a training 3 s; a machine; lzero at abc1234.\n")
+    went_on = [replace(kept[0], commit="abc1234, def5678"), replace(kept[1], commit="")]
+    assert tables.foot(went_on).endswith("; lzero at abc1234, def5678, others.")
+    assert tables.foot(went_on[1:]).endswith("; a machine.")
 
 
 def test_a_figure_shows_rows_with_a_budget_of_its_own_cost_where_there_are_any(tmp_path, monkeypatch):

@@ -70,6 +70,24 @@ def test_a_cell_counts_in_every_step_and_its_neighbours_are_still_removed(kind):
     torch.testing.assert_close(small(x), model.eval()(x))
 
 
+class Remembering(nn.Module):
+    """Keeps its last output as an attribute, as a model may have by mistake."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.last = nn.GRU(8, 16), torch.zeros(())
+
+    def forward(self, x):
+        out = self.recurrent(x)[0]
+        self.last = out.mean()
+        return out
+
+
+def test_what_torch_says_of_the_model_itself_is_still_heard():
+    with pytest.warns(UserWarning, match="self.last"):
+        lzero.measure(Remembering(), torch.zeros(5, 3, 8))
+
+
 def test_nothing_but_a_recurrent_layer_is_refused_with_the_reason():
     with pytest.raises(LzeroError, match="units of a recurrent layer stay"):
         lzero.sparsify(nn.GRU(8, 16), torch.zeros(5, 3, 8))

@@ -15,7 +15,7 @@ import lzero
 from lzero import recipes
 from lzero.data import Dataset, Split, digits
 from lzero.objectives import NotFiniteError
-from lzero.training import checkpoint, fit
+from lzero.training import building, checkpoint, fit
 from lzero.training.averaging import Polyak
 from lzero.training.building import build
 from lzero.training.folder import RunFolder, RunFolderError
@@ -191,6 +191,21 @@ def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path)
     assert fit(recipe, tmp_path, model=perceptron(8), dataset=few, resume=True).epochs == 2
 
 
+def test_a_training_that_went_on_with_other_code_names_both(few, tmp_path, monkeypatch):
+    recipe, began = recipes.load("digits", ["training.epochs=3", "gates.units=none", "objective.kind=none"]), []
+
+    def stop(step):
+        if step.session.position == 1:
+            raise StopHereError
+
+    for code in ("aaaaaaa", "bbbbbbb", "bbbbbbb"):
+        monkeypatch.setattr(building, "commit", lambda code=code: code)
+        with pytest.raises(StopHereError):
+            fit(recipe, tmp_path, dataset=few, checkpoint_seconds=0, resume=bool(began), on_step=stop)
+        began.append(code)
+    assert fit(recipe, tmp_path, dataset=few, resume=True).commit == "aaaaaaa, bbbbbbb"
+
+
 def test_averages_are_corrected_for_their_start():
     torch.manual_seed(0)
     model = nn.Linear(3, 2)
@@ -232,7 +247,7 @@ def test_damaged_checkpoints_are_refused(damage, few, tmp_path):
     path.write_bytes(changed.get(damage, content))
     if damage == "other model":
         session = build(recipe, few, model=perceptron(8), accelerator="cpu")
-    why = "got version 7, of another lzero; delete it, or begin anew" if damage == "other version" else "."
+    why = "got version 7, of another lzero; delete it to begin anew" if damage == "other version" else "."
     with pytest.raises(checkpoint.CheckpointError, match=why):
         checkpoint.restore(session, path, "same")
     with pytest.raises(checkpoint.CheckpointError):

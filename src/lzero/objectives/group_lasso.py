@@ -28,7 +28,8 @@ class GroupLasso(Objective):
 
     As Wen et al. (2016) have it, each unit has two kinds of groups: the weights that make it, its filter, and those
     that read it, its channel. `strength` is λ for a mean loss in nats. In the end `close` closes the units of least
-    norm, so that the rest costs at most `target`; given the number of `steps`, that happens after the last of them.
+    norm, so that the rest costs at most `target`, with widths that are multiples of `round_to` as `compact` will have
+    them; given the number of `steps`, that happens after the last of them.
 
     >>> import lzero
     >>> from torch import nn
@@ -48,6 +49,7 @@ class GroupLasso(Objective):
         cost: Cost = "macs",
         *,
         steps: int | None = None,
+        round_to: int = 1,
         schedule: Schedule = constant,
     ) -> None:
         super().__init__(sparsifier, schedule)
@@ -55,10 +57,13 @@ class GroupLasso(Objective):
             raise ArgumentError.about("strength", expected="a number from 0", got=repr(strength))
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise ArgumentError.about("steps", expected="the number of optimizer steps until it closes", got=steps)
+        if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
+            raise ArgumentError.about("round_to", expected="a number from 1", got=round_to)
         if any(group.elements for group in sparsifier.groups):
             advice = 'sparsify with units="structure"'
             raise ArgumentError.about("sparsifier", expected="gates on units", got="gates on weights", advice=advice)
         self.strength, self.norms, self._last_step = float(strength), UnitNorms(sparsifier), steps
+        self.round_to = round_to
         self.budgets, self._meter = make_budgets(sparsifier, target, cost), Meter(sparsifier, cost)
         with torch.no_grad():
             sparsifier.log_alpha.fill_(OPEN)
@@ -72,7 +77,7 @@ class GroupLasso(Objective):
     @torch.no_grad()
     def close(self) -> None:
         """Close the gates of least norm until the budget holds; what room is left is used for others that fit."""
-        search = Search(self.sparsifier, self.budgets, round_to=1, columns=True)
+        search = Search(self.sparsifier, self.budgets, self.round_to, columns=True)
         search.mass = self.norms.relative().double().cpu()
         rank = search.mass.argsort(descending=True).argsort()
         count = bisect_left(range(1, len(rank) + 1), True, key=lambda count: not search.fits(rank < count))

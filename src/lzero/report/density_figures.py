@@ -57,7 +57,7 @@ def trade_off(
     """Error of the compacted network against what is left: a line for each method, and published (share, error) pairs.
 
     Errors and shares are from 0 to 1, as in records. A line goes through the means of its rows; both axes are
-    logarithmic, and as long as the means, not the intervals, need.
+    logarithmic, unless an error is 0, and as long as the means, not the intervals, need.
     """
     if cost not in get_args(Cost):
         raise ArgumentError.about("cost", expected=" or ".join(get_args(Cost)), got=repr(cost))
@@ -73,10 +73,11 @@ def trade_off(
         heights += line.mean
     if points:
         _draw_points(axes, points)
-    axes.set(xscale="log", yscale="log", xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
-    axes.set_ylim(MARGIN * min(heights), max(heights) / MARGIN)
+    axes.set(xscale="log", xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
     log_ticks(axes.xaxis)
-    log_ticks(axes.yaxis)
+    if min(heights) > 0:
+        axes.set(yscale="log", ylim=(MARGIN * min(heights), max(heights) / MARGIN))
+        log_ticks(axes.yaxis)
     every = [seeds for settings in rows.values() for seeds in settings.values()]
     shared_legend(figure, told(every), place="outside right upper")
     return figure

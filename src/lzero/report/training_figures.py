@@ -41,7 +41,9 @@ def figure_4(records: Sequence[Record], title: str = "CIFAR-10") -> Figure:
     """
     rows = by_row(records, "Figure 4")
     figure, (macs, training, error) = panels(1, 3, width=4.6, height=4.4)
-    knows_error = all("training_error" in record.curves for record in records)
+    knows_error = all(
+        any(number is not None for number in record.curves.get("training_error", ())) for record in records
+    )
     learnt = "training error" if knows_error else "training loss"
     gated = {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}
     _draw_rows(macs, gated, _expected_macs)

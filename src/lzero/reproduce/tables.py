@@ -47,8 +47,9 @@ def foot(records: Sequence[Record]) -> str:
     epochs = sorted({record.epochs for record in records})
     length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
     seconds = statistics.median([record.seconds for record in records])
-    commits = ", ".join(sorted({record.commit for record in records} - {""}))
-    source = f"; lzero at {commits}" if commits else ""
+    known = sorted({commit for record in records for commit in record.commit.split(", ")} - {""})
+    unknown = ["others"] * any(not record.commit for record in records)
+    source = f"; lzero at {', '.join([*known, *unknown])}" if known else ""
     return f"{length} epochs; median wall clock of a training {seconds:.0f} s; {machines}{source}."
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 Inputs = Tensor | tuple[Any, ...]
+# Torch's own recurrent layers assign lists of weights; a warning that names anything else too is the model's.
+RECURRENT = r"The tensor attributes? (\S*\b_flat_weights\[\d+\],? )+w"
 
 
 def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
@@ -40,7 +42,7 @@ def capture(
     inputs = as_tuple(example_inputs)
     shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
     with in_mode(model, training), torch.no_grad(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # recurrent layers of torch do so
+        warnings.filterwarnings("ignore", RECURRENT)
         try:
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
         except Exception as error:

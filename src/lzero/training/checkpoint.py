@@ -54,6 +54,7 @@ def save(session: Session, path: Path, recipe: str) -> None:
         "epoch": session.epoch,
         "position": session.position,
         "seconds": session.seconds,
+        "commit": session.commit,
         "in_parts": session.in_parts,
         "sites": {} if session.sparsifier is None else session.sparsifier.history.sites,
         "columns": {} if session.sparsifier is None else session.sparsifier.history.columns,
@@ -115,6 +116,8 @@ def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True)
         session.totals.copy_(tensors["totals"])
         session.epoch, session.position = int(facts["epoch"]), int(facts["position"])
         session.seconds = float(facts["seconds"])
+        begun = str(facts.get("commit", "")).split(", ")
+        session.commit = ", ".join(dict.fromkeys(commit for commit in (*begun, session.commit) if commit))
         session.resume_steps(bool(facts["in_parts"]))
     except (RuntimeError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
         why = " ".join(str(error).split())
@@ -161,7 +164,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     version = facts.get("version") if isinstance(facts, dict) else None
     if version != VERSION:
         got = "something else" if version is None else f"version {version}, of another lzero"
-        advice = "delete it, or begin anew with --overwrite"
+        advice = "delete it to begin anew"
         raise CheckpointError(f"{path}: expected a checkpoint of version {VERSION}, got {got}; {advice}")
     return tensors, facts
 

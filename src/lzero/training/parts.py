@@ -127,4 +127,5 @@ def _lasso(recipe: Recipe, sparsifier: Sparsifier, num_data: int, steps: int) ->
         raise ArgumentError.about("objective.target", expected="one target for the model with group lasso", got=got)
     if average:
         raise ArgumentError.about("training.average", expected="0 for group lasso: last weights decide", got=average)
-    return GroupLasso(sparsifier, aim.strength / num_data, aim.target, aim.cost, steps=steps)
+    widths = recipe.shrink.round_to
+    return GroupLasso(sparsifier, aim.strength / num_data, aim.target, aim.cost, steps=steps, round_to=widths)

@@ -53,7 +53,7 @@ class Session:
     dense: nn.Module  # the network before it had gates, to compare with
     widths: dict[str, int]  # units of each site and inputs with gates, before anything was removed
     totals: Tensor  # of this epoch so far, over steps: the loss, and the error on what was learnt from
-    commit: str  # of lzero, when the training was built
+    commit: str  # of lzero, when the training was built; all of them where it went on with another
     epoch: int = 0
     position: int = 0  # steps of this epoch so far
     seconds: float = 0.0  # so far
