@@ -5,7 +5,7 @@ import torch
 
 from lzero import recipes
 from lzero.objectives.expected_l2 import ExpectedL2
-from lzero.training.optimizers import make_optimizers, rate_at, set_rate
+from lzero.training.optimizers import make_optimizers, schedule_at, set_rates
 from lzero.training.parts import make_gates, make_model, make_objective
 
 
@@ -17,34 +17,38 @@ def made(*changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "rates"),
+    ("changes", "left"),
     [
-        ([], [0.001, 0.001, 0.001]),
-        (["optimizer.schedule=cosine", "training.epochs=10"], [0.001, 0.0005, 0.0]),
-        (["optimizer.schedule=steps", "optimizer.milestones=[2, 7]", "optimizer.factor=0.1"], [0.001, 1e-4, 1e-5]),
+        ([], [1, 1, 1]),
+        (["optimizer.schedule=cosine", "training.epochs=10"], [1, 0.5, 0]),
+        (["optimizer.schedule=steps", "optimizer.milestones=[2, 7]", "optimizer.factor=0.1"], [1, 0.1, 0.01]),
     ],
 )
-def test_schedules(changes, rates):
+def test_schedules(changes, left):
     recipe = recipes.load("digits", changes)
-    assert [rate_at(recipe, epoch) for epoch in (0, 5, 10)] == pytest.approx(rates)
+    assert [schedule_at(recipe, epoch) for epoch in (0, 5, 10)] == pytest.approx(left)
 
 
 @pytest.mark.parametrize("kind", ["adam", "sgd"])
 def test_the_schedule_moves_the_weights_and_not_the_gates(kind):
     _, sparsifier, optimizers = made(f"optimizer.kind={kind}", "gates.lr=0.07")
-    set_rate(optimizers[0], 0.5)
+    set_rates(optimizers[0], 0.5)
     rates = {
         id(p): group["lr"] for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]
     }
     assert rates.pop(id(sparsifier.log_alpha)) == 0.07
-    assert set(rates.values()) == {0.5}
+    assert set(rates.values()) == {0.5 * recipes.load("digits").optimizer.lr}
 
 
-def test_gates_may_have_the_optimizer_of_the_weights():
-    _, sparsifier, (optimizer,) = made("optimizer.kind=sgd", "optimizer.lr=0.1", "gates.optimizer=same")
+@pytest.mark.parametrize(("own", "rate"), [([], 0.1), (["gates.lr=0.3"], 0.3)])
+@pytest.mark.parametrize("kind", ["adam", "sgd"])
+def test_gates_may_have_the_optimizer_of_the_weights_and_its_schedule(kind, own, rate):
+    _, sparsifier, (optimizer,) = made(f"optimizer.kind={kind}", "optimizer.lr=0.1", "gates.optimizer=same", *own)
     (gates,) = [g for g in optimizer.param_groups if any(p is sparsifier.log_alpha for p in g["params"])]
-    assert gates["lr"] == 0.1
+    assert gates["lr"] == rate
     assert gates["weight_decay"] == 0
+    set_rates(optimizer, 0.2)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.02, 0.2 * rate])
 
 
 def test_what_the_objective_decays_is_not_decayed_twice():
@@ -70,3 +74,14 @@ def test_the_papers_rules_have_no_warm_up_and_slow_gates_are_given_time(dual, re
         objective.update()
         objective.count()
     assert not recwarn.list
+
+
+def test_decay_moves_gates_where_the_recipe_says_so():
+    moved = []
+    for said in ("false", "true"):
+        recipe = recipes.load("digits", ["objective.kind=penalty", "objective.l2=1.0", f"l2_moves_gates={said}"])
+        torch.manual_seed(0)
+        sparsifier = make_gates(recipe, make_model(recipe), torch.zeros(1, 1, 8, 8))
+        make_objective(recipe, sparsifier, 1000, 100)().backward()
+        moved.append(sparsifier.log_alpha.grad)
+    assert (moved[1] > moved[0]).all()

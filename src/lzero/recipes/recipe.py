@@ -43,7 +43,7 @@ class Gates:
     zeta: float = 1.1
     estimator: Literal["eq13", "median"] = "eq13"
     lr: float | None = None  # the default depends on the number of steps
-    optimizer: Literal["adam", "same"] = "adam"  # under SGD: one of their own, or that of the weights
+    optimizer: Literal["adam", "same"] = "adam"  # one of their own under SGD, or that of the weights with its schedule
     samples: int = 1
     noise: Literal["own", "shared"] = "own"  # of each process, or the same in all
 
@@ -55,6 +55,7 @@ class Aim:
     kind: Literal["none", "penalty", "constraint", "lasso"] = "constraint"
     strength: float | Literal["aic", "bic"] | dict[str, float] = 0.1
     l2: float = 0.0
+    l2_moves_gates: bool = False
     target: float | str | dict[str, float | str] = 0.2
     cost: Literal["l0", "params", "macs"] = "macs"
     per: Literal["model", "layer"] = "model"

@@ -9,6 +9,7 @@ from lzero.reproduce.rows import DENSE, LOUIZOS, Experiment, Row
 LASSO = ("objective.kind=lasso", "objective.strength=0.3", "shrink.every=0", "shrink.freeze_after=0.7")
 QUICK = ("model.name=wrn-10-1", "training.epochs=1", "shrink.round_to=1")
 SHORTER = ("training.epochs=60", "optimizer.milestones=[18, 36, 48]")  # of 200, with steps at 60, 120 and 160
+FASTER = ("gates.lr=0.3333333",)  # 0.1 × 200 / 60: penalties move gates as far as in 200 epochs
 SHORT = "the paper's setting in 60 epochs"
 WIDE = "cifar10-wrn-28-10"
 
@@ -27,7 +28,7 @@ def _wide(
             Row(
                 f"λ = {strength}/N, {SHORT}",
                 paper,
-                (*data, *_network(options), f"objective.strength={strength}", *SHORTER),
+                (*data, *_network(options), f"objective.strength={strength}", *SHORTER, *FASTER),
                 LOUIZOS,
                 "",
                 error,

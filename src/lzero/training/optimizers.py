@@ -1,4 +1,4 @@
-"""The optimizers of a training, and the learning rate of its weights."""
+"""The optimizers of a training, and how their learning rates go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
 
-WEIGHTS = "weights"  # marks the groups that follow the schedule
+SCHEDULED = "scheduled"  # in groups that follow the schedule: the learning rate they begin with
 
 
 def make_optimizers(recipe: Recipe, model: nn.Module, sparsifier: Sparsifier | None, steps: int) -> list[Optimizer]:
@@ -46,11 +46,13 @@ def _groups(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The groups of weights, and of gates. Weights that the objective decays are not decayed twice."""
     settings = recipe.optimizer
-    common = {"lr": settings.lr, "weight_decay": settings.weight_decay, WEIGHTS: True}
+    common = {"lr": settings.lr, "weight_decay": settings.weight_decay, SCHEDULED: settings.lr}
     if sparsifier is None:
         return [{"params": list(model.parameters()), **common}], []
-    rate = settings.lr if recipe.gates.optimizer == "same" and recipe.gates.lr is None else recipe.gates.lr
+    is_same = recipe.gates.optimizer == "same"
+    rate = settings.lr if is_same and recipe.gates.lr is None else recipe.gates.lr
     weights, gates = sparsifier.param_groups(settings.lr, rate, settings.weight_decay, steps=steps)
+    gates |= {SCHEDULED: gates["lr"]} if is_same else {}
     decayed_elsewhere: set[str] = set()
     if recipe.objective.kind == "penalty" and recipe.objective.l2:
         decayed_elsewhere = ExpectedL2(sparsifier).names()
@@ -61,21 +63,22 @@ def _groups(
     return [group for group in found if group["params"]], [gates]
 
 
-def rate_at(recipe: Recipe, epoch: float) -> float:
-    """The learning rate of the weights after so many epochs; that of the gates stays."""
+def schedule_at(recipe: Recipe, epoch: float) -> float:
+    """What is left of the learning rate after so many epochs."""
     settings = recipe.optimizer
     if settings.schedule == "cosine":
-        return settings.lr * (1 + math.cos(math.pi * epoch / recipe.training.epochs)) / 2
+        return (1 + math.cos(math.pi * epoch / recipe.training.epochs)) / 2
     if settings.schedule == "steps":
-        return settings.lr * settings.factor ** sum(epoch >= milestone for milestone in settings.milestones)
-    return settings.lr
+        return settings.factor ** sum(epoch >= milestone for milestone in settings.milestones)
+    return 1.0
 
 
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give the weights this learning rate."""
+def set_rates(optimizer: Optimizer, left: float) -> None:
+    """Give what follows the schedule so much of its learning rate: the weights, and gates with the same optimizer."""
     for group in optimizer.param_groups:
-        if not group.get(WEIGHTS):
+        if SCHEDULED not in group:
             continue
+        rate = left * group[SCHEDULED]
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
         else:

@@ -105,7 +105,10 @@ def make_objective(recipe: Recipe, sparsifier: Sparsifier | None, num_data: int,
             strength = {glob: number / num_data for glob, number in strength.items()}
         elif not isinstance(strength, str):
             strength = strength / num_data
-        return Penalty(sparsifier, strength, num_data=num_data, l2=aim.l2, schedule=schedule or constant)
+        return Penalty(
+            sparsifier, strength, num_data=num_data, l2=aim.l2, l2_moves_gates=aim.l2_moves_gates,
+            schedule=schedule or constant,
+        )  # fmt: skip
     duals: dict[str, Dual | None] = {
         "default": None, "ascent": Ascent(aim.dual_lr), "restarts": RestartedAscent(aim.dual_lr)
     }  # fmt: skip

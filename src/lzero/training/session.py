@@ -17,7 +17,7 @@ from lzero.data import Batches, as_floats, crop, cutout, flip, normalise
 from lzero.objectives import NotFiniteError, monte_carlo
 from lzero.subnetwork import Subnetwork
 from lzero.training.averaging import Polyak
-from lzero.training.optimizers import make_optimizers, rate_at, set_rate
+from lzero.training.optimizers import make_optimizers, schedule_at, set_rates
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -60,7 +60,7 @@ class Session:
     version: int = 0  # of the network: another one after each removal
     in_parts: bool = False  # whether steps compute only what the sample of the gates reads
     _subnetwork: Subnetwork | None = None
-    _rate: float | None = None  # the learning rate the optimizer has; setting it costs a GPU a launch
+    _rate_left: float | None = None  # of the learning rate, as the optimizer has it; setting it costs a GPU a launch
 
     @property
     def step_number(self) -> int:
@@ -156,11 +156,11 @@ class Session:
         return cutout(x, data.cutout_size, self.augmentation) if training and "cutout" in data.augment else x
 
     def before_step(self) -> None:
-        """Set the learning rate of the weights for this moment."""
-        rate = rate_at(self.recipe, self.step_number / len(self.batches))
-        if rate != self._rate:
-            set_rate(self.optimizers[0], rate)
-            self._rate = rate
+        """Set the learning rate for this moment."""
+        left = schedule_at(self.recipe, self.step_number / len(self.batches))
+        if left != self._rate_left:
+            set_rates(self.optimizers[0], left)
+            self._rate_left = left
 
     def after_step(self) -> None:
         """Count the step, and stop if numbers are none any more."""
@@ -225,7 +225,7 @@ class Session:
         """Train this plain network from now on."""
         self.model, self.sparsifier, self.objective = small.train(), None, None
         self.average = Polyak(small, self.recipe.training.average) if self.recipe.training.average else None
-        self.optimizers, self._rate = make_optimizers(self.recipe, small, None, 1), None
+        self.optimizers, self._rate_left = make_optimizers(self.recipe, small, None, 1), None
         self.set_up()
 
     def set_up(self) -> None:
