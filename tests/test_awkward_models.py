@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from lzero import LzeroError, compact, load, save, sparsify, verify
+from lzero import LzeroError, compact, load, measure, save, sparsify, verify
 from tests.models import build, set_gates
 
 
@@ -53,6 +53,41 @@ def test_attributes_that_are_not_sizes_keep_their_value(batch):
     assert (small.heads, small.longest) == (2, 4)
     longer = torch.randn(batch, 4, 12).double()
     assert verify(model, small, longer) <= 1e-9
+
+
+class Pairs(nn.Module):
+    """A bilinear layer, of two hidden layers or twice of one."""
+
+    def __init__(self, twice):
+        super().__init__()
+        self.one, self.other = nn.Linear(6, 8), None if twice else nn.Linear(6, 5)
+        self.both, self.out = nn.Bilinear(8, 8 if twice else 5, 7), nn.Linear(7, 3)
+
+    def forward(self, x):
+        one = self.one(x).relu()
+        other = one if self.other is None else self.other(x).relu()
+        return self.out(self.both(one, other).relu())
+
+
+@pytest.mark.parametrize("units", ["structure", "paper", "weights"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_bilinear_layers_lose_inputs_on_both_sides_and_outputs(twice, units, tmp_path):
+    model, x = Pairs(twice), torch.randn(4, 6)
+    left, right, out = model.both.in1_features, model.both.in2_features, model.both.out_features
+    before = out * (left + 1) * right + sum(
+        layer.weight.numel() for layer in (model.one, model.other, model.out) if layer
+    )
+    assert measure(model, x[:1]).macs.dense == before
+    sparsifier = sparsify(model, x, units=units)
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert verify(model, small, x) < 1e-5
+    assert small.both.weight.shape == (small.both.out_features, small.both.in1_features, small.both.in2_features)
+    assert measure(model).macs.realised == measure(small, x).macs.dense
+    if units == "structure":
+        assert small.both.weight.numel() < model.both.weight.numel()
+    save(small, tmp_path / "small.safetensors")
+    torch.testing.assert_close(load(Pairs(twice), tmp_path / "small.safetensors")(x), small(x))
 
 
 def test_masked_logits_and_noise_in_evaluation():

@@ -21,7 +21,7 @@ TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 PER_CHANNEL = (nn.modules.batchnorm._NormBase,)
 SIZES = (  # the attributes that `adapt` sets
     "in_features", "out_features", "embedding_dim", "groups", "in_channels", "out_channels", "num_groups",
-    "num_channels", "num_features",
+    "num_channels", "num_features", "in1_features", "in2_features",
 )  # fmt: skip
 
 
@@ -64,6 +64,8 @@ def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
     weight = module._parameters.get("weight")
     if isinstance(module, nn.Linear) and weight is not None:
         module.out_features, module.in_features = weight.shape
+    elif isinstance(module, nn.Bilinear) and weight is not None:
+        module.out_features, module.in1_features, module.in2_features = weight.shape
     elif isinstance(module, nn.Embedding) and weight is not None:
         module.embedding_dim = weight.shape[1]
     elif isinstance(module, CONVOLUTIONS) and weight is not None:

@@ -37,6 +37,18 @@ def addmm(op: Op, bias: Value, left: Value, right: Value, *, beta: float = 1, al
     return op.broadcast([matmul(op, left, right), bias])
 
 
+@register_rule("aten.bilinear.default")
+def bilinear(op: Op, left: Value, right: Value, weight: Value, bias: Value | None = None) -> Value:
+    """$y_o = x^\\top W_o x' + b_o$: W is applied to the first input, and what comes of it to the second."""
+    op.contract(left[-1], weight[1])
+    op.contract(right[-1], weight[2])
+    out = weight[0] if bias is None else op.unite(weight[0], bias[0])
+    batch = op.broadcast([Value(left[:-1]), Value(right[:-1])]) if len(left) > 1 else Value()
+    op.multiplies(*batch, out, weight[1], weight[2])
+    op.multiplies(*batch, out, weight[2])
+    return Value([*batch, out.without_sources()])
+
+
 @register_rule("aten.einsum.default")
 def einsum(op: Op, equation: str, operands: list[Value], path: object = None) -> Value:
     """Letters are dimensions: shared ones are united, missing ones are summed over."""
