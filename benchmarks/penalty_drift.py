@@ -7,6 +7,8 @@ its log α is below −2.4.
 
 from __future__ import annotations
 
+import argparse
+
 import torch
 from torch import Tensor
 
@@ -43,10 +45,13 @@ def drifted(sparsifier: Sparsifier, recipe: Recipe, pressures: Tensor) -> Tensor
 
 def main() -> None:
     """Print a table: for each strength and penalty, where gates are in the end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=200)
+    epochs = parser.parse_args().epochs
     torch.set_num_threads(1)
     print("| λ × N | penalty | log α before | after | P(z ≠ 0) after | closed at test time |\n|" + " --- |" * 6)
     for strength in (0.001, 0.002):
-        recipe = load("cifar10-wrn-28-10-penalty", [f"objective.strength={strength}"])
+        recipe = load("cifar10-wrn-28-10-penalty", [f"objective.strength={strength}", f"training.epochs={epochs}"])
         torch.manual_seed(0)
         sparsifier = make_gates(recipe, make_model(recipe), torch.zeros(1, 3, 32, 32))
         if sparsifier is None:

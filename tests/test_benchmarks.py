@@ -23,3 +23,12 @@ def test_latency_of_compacted_networks_is_a_share_of_the_dense_one():
     rows = [line for line in lines if "by layer" in line]
     assert len(rows) == 2
     assert all(row.count("×") == 3 for row in rows)
+
+
+def test_penalties_alone_push_gates_down_and_decay_more_than_the_papers_l0():
+    command = [sys.executable, BENCHMARKS / "penalty_drift.py", "--epochs", "2"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    least = {tuple(line.split(" | ")[:2]): float(line.split(" | ")[3].split(" to ")[0]) for line in lines[2:]}
+    assert list(least) == [(f"| {k}", name) for k in (0.001, 0.002) for name in ("L0", "L0 and Eq. 17")]
+    weak, weak_decay, strong, strong_decay = least.values()
+    assert 0.85 > weak >= strong > weak_decay >= strong_decay
