@@ -51,12 +51,17 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
     return decide_from(sparsifier, gates.cpu(), round_to)
 
 
+def check_round_to(round_to: int) -> None:
+    """Refuse what widths cannot be multiples of."""
+    if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
+        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
+
+
 def decide_from(
     sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1, log_alpha: torch.Tensor | None = None
 ) -> Decision:
     """The decision for given values of the gates, and for log α of its own where they are about to be moved."""
-    if not isinstance(round_to, int) or round_to < 1:
-        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
+    check_round_to(round_to)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     log_alpha = sparsifier.log_alpha.detach() if log_alpha is None else log_alpha

@@ -30,9 +30,9 @@ class Search:
     def __init__(self, sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int, columns: bool) -> None:
         self.sparsifier, self.round_to, self.columns = sparsifier, round_to, columns
         law, estimator = sparsifier.law, sparsifier.bank.estimator
-        self.estimate, self.probability = law.estimate(estimator).cpu(), law.prob_active.double().cpu()
+        self.estimate = law.estimate(estimator).cpu()
         self.start, self.is_open = self.estimate > 0, self.estimate > 0
-        self.may_open = ~self.is_open & (self.probability >= BORDERLINE)
+        self.may_open = ~self.start & (law.prob_active.double().cpu() >= BORDERLINE)
         self.mass = self._mass()
         mean = law.mean.clamp(MARGIN, 1)
         # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.

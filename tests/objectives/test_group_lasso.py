@@ -206,5 +206,5 @@ def test_a_training_with_rounded_widths_keeps_what_it_closed_to(few, caplog):
 
 
 def test_a_width_is_rounded_to_a_number_from_one(sparsifier):
-    with pytest.raises(ArgumentError, match="round_to: expected a number from 1, got 0"):
+    with pytest.raises(ArgumentError, match="round_to: expected a whole number above 0, got 0"):
         GroupLasso(sparsifier, 1.0, 0.5, round_to=0)

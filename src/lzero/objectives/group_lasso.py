@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lzero.budgets import Meter, Target, make_budgets
+from lzero.decision import check_round_to
 from lzero.errors import ArgumentError
 from lzero.objectives.objective import Objective, Record
 from lzero.objectives.schedules import Schedule, constant
@@ -57,8 +58,7 @@ class GroupLasso(Objective):
             raise ArgumentError.about("strength", expected="a number from 0", got=repr(strength))
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise ArgumentError.about("steps", expected="the number of optimizer steps until it closes", got=steps)
-        if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
-            raise ArgumentError.about("round_to", expected="a number from 1", got=round_to)
+        check_round_to(round_to)
         if any(group.elements for group in sparsifier.groups):
             advice = 'sparsify with units="structure"'
             raise ArgumentError.about("sparsifier", expected="gates on units", got="gates on weights", advice=advice)
