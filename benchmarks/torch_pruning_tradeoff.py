@@ -6,7 +6,7 @@ r"""Error against MACs for group-magnitude pruning with fine-tuning by Torch-Pru
 The recipe's network trains without gates, for its number of epochs in all, with its optimizer, batches and seeds. After
 30, 40, 50, 60 and 70 % of them it is pruned, each time by the same factor in MACs, and trains on: the units of least
 norm go, of the whole network or, with `--by-layer`, the same share of every layer. One record for each training is
-written, as `lzero reproduce` writes them.
+written, as `lzero reproduce` writes them; what its file holds already is not trained again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import starmap
 from multiprocessing import get_context
@@ -73,7 +73,6 @@ def schedule(epochs: int, share: float) -> dict[int, float]:
 
 def train(recipe: Recipe, dataset: Dataset, share: float, *, by_layer: bool = False) -> Record:
     """One training with its prunings."""
-    label = f"Torch-Pruning{' by layer' if by_layer else ''}, {100 * share:g} % of MACs"
     with side_stream("auto"), fastest_kernels():
         session, rows = build(recipe, dataset), list[dict[str, Any]]()
         x = torch.zeros(1, *dataset.shape, device=session.fabric.device)
@@ -84,16 +83,21 @@ def train(recipe: Recipe, dataset: Dataset, share: float, *, by_layer: bool = Fa
             rows.append(step.row)
             if session.epoch in due:
                 session.become(pruned(session.model, x, due[session.epoch] * dense, by_layer=by_layer))
-        return record(session, finish(session, None), rows, label)
+        return record(session, finish(session, None), rows, label(share, by_layer))
 
 
-def record(session: Session, outcome: Outcome, rows: Sequence[dict[str, Any]], label: str) -> Record:
+def label(share: float, by_layer: bool) -> str:
+    """What a training is called in its record."""
+    return f"Torch-Pruning{' by layer' if by_layer else ''}, {100 * share:g} % of MACs"
+
+
+def record(session: Session, outcome: Outcome, rows: Sequence[dict[str, Any]], row: str) -> Record:
     """What is kept of a training; its best error is that of the network as it was pruned last."""
     small, dense = outcome.compacted, outcome.dense
     last = max(schedule(len(rows), 1.0))
     assert small.error is not None and small.latency is not None and dense.latency is not None  # noqa: S101, PT018
     return Record(
-        row=label,
+        row=row,
         seed=session.recipe.training.seed,
         recipe=records.digest(session.recipe),
         error=small.error,
@@ -135,7 +139,9 @@ def main() -> None:
     recipes = [dense_recipe(load(options.recipe, [*options.set, f"training.seed={k}"])) for k in range(options.seeds)]
     jobs = [(recipe, options.data_dir, share, options.by_layer) for recipe in recipes for share in options.shares]
     found = records.read(options.out) if options.out and options.out.exists() else []
-    for each in trained(jobs, options.workers):
+    done = {(each.row, each.seed, each.recipe) for each in found}
+    names = [(label(share, by), r.training.seed, records.digest(r)) for r, _, share, by in jobs]
+    for each in trained([job for job, name in zip(jobs, names, strict=True) if name not in done], options.workers):
         found = [*(record for record in found if (record.row, record.seed) != (each.row, each.seed)), each]
         size = f"{each.params:,} parameters, {each.macs:,} of {each.dense_macs:,} MACs"
         print(f"{each.row}, seed {each.seed}: error {each.error:.2%}, {size}", flush=True)
@@ -149,10 +155,16 @@ def trained(jobs: Sequence[tuple[Recipe, str, float, bool]], workers: int) -> It
         yield from starmap(load_and_train, jobs)
         return
     with shared_gpu(workers) as environment:
-        how: dict[str, Any] = {"initializer": os.environ.update, "initargs": (environment or {},)}
+        how: dict[str, Any] = {"initializer": begin_process, "initargs": (environment or {},)}
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **how) as pool:
             for done in as_completed([pool.submit(load_and_train, *job) for job in jobs]):
                 yield done.result()
+
+
+def begin_process(environment: Mapping[str, str]) -> None:
+    """One core for each training, and what it needs to share a GPU."""
+    os.environ.update(environment)
+    torch.set_num_threads(1)
 
 
 def load_and_train(recipe: Recipe, data_dir: str, share: float, by_layer: bool) -> Record:

@@ -1,6 +1,8 @@
 """What trade-offs are compared with: trained under one schedule, within its budget, with records that can be read."""
 
 import importlib.util
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,3 +85,17 @@ def test_a_training_leaves_a_record(benchmark, tmp_path):
     assert made.widths.keys() == made.dense_widths.keys() == {"conv1.0", "conv2.0", "conv3.0"}
     records.write([made], tmp_path / "records.jsonl")
     assert records.read(tmp_path / "records.jsonl") == [made]
+
+
+@pytest.mark.usefixtures("benchmark")
+def test_trainings_at_once_are_those_one_by_one_and_none_is_trained_twice(tmp_path):
+    def run(workers, name):
+        options = f"digits --shares 0.5 0.6 --set training.epochs=1 --workers {workers}".split()
+        command = [sys.executable, str(BENCHMARK), *options, "--out", str(tmp_path / name)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return done.stdout.splitlines(), {each.row: each.error for each in records.read(tmp_path / name)}
+
+    printed, errors = run(2, "at-once.jsonl")
+    assert len(printed) == len(errors) == 2
+    assert run(2, "at-once.jsonl") == ([], errors)
+    assert run(1, "by-one.jsonl")[1] == errors
