@@ -118,6 +118,13 @@ def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     assert legend_texts(figure) == macs.keys() | loss.keys()
 
 
+def test_figure_4_compares_trainings_of_one_length():
+    longer = record("200 epochs, dense", error=[0.5] * 9)
+    figure = figure_4([longer, record("50 % of MACs"), record("plain")])
+    assert lines(figure.axes[2]).keys() == {"50 % of MACs", "plain"}
+    assert lines(figure_4([longer]).axes[2]).keys() == {longer.row}
+
+
 def test_figure_4_shows_the_training_error_where_all_records_have_one():
     old = record("50 % of MACs")
     new = replace(old, row="plain", curves={**old.curves, "training_error": [0.4, 0.3, 0.2, 0.1]})

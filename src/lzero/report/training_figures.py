@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from lzero.errors import LzeroError
@@ -35,11 +36,13 @@ def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> 
 
 
 def figure_4(records: Sequence[Record], title: str = "CIFAR-10") -> Figure:
-    """Expected MACs, training error and test error of all rows; the training loss where records have no such error.
+    """Expected MACs, training error and test error; the training loss where records have no such error.
 
+    Of trainings of several lengths, which cannot be compared epoch by epoch, it shows the length that most rows have.
     Rows without gates cost what the dense network costs, with dropout too: it drops activations, not feature maps.
     """
-    rows = by_row(records, "Figure 4")
+    rows = _of_one_length(by_row(records, "Figure 4"))
+    records = [seed for seeds in rows.values() for seed in seeds]
     figure, (macs, training, error) = panels(1, 3, width=4.6, height=4.4)
     knows_error = all(
         any(number is not None for number in record.curves.get("training_error", ())) for record in records
@@ -104,6 +107,12 @@ def _draw_rows(axes: Axes, rows: Rows, numbers: Callable[[Record], list[float | 
             raise LzeroError(f"{label}: expected records with numbers for this figure, got curves without any")
         if records:
             draw(axes, course, label, k)
+
+
+def _of_one_length(rows: Rows) -> Rows:
+    """The rows with as many epochs as most rows have."""
+    common = Counter(records[0].epochs for records in rows.values()).most_common(1)[0][0]
+    return {label: records for label, records in rows.items() if records[0].epochs == common}
 
 
 def _macs_axis(axes: Axes) -> None:
