@@ -6,7 +6,7 @@ On the page a table stands below a comment with its name: <!-- table-1-mlp -->
 import re
 from pathlib import Path
 
-from lzero.reproduce import records, tables
+from lzero.reproduce import past, records, tables
 from lzero.reproduce.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,9 +14,8 @@ KEPT, PAGE = ROOT / "results" / "reproduction", ROOT / "docs" / "reproduction.md
 OLD_TABLE = re.compile(r"\A(\|.*\n)*")
 
 
-def table_of(name: str) -> str:
+def written(name: str, text: str) -> str:
     """The lines of a table, after its file was written anew."""
-    text = tables.markdown(EXPERIMENTS[name], records.read_all(KEPT, name))
     (KEPT / f"{name}.md").write_text(text, encoding="utf-8")
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith("|"))
 
@@ -24,12 +23,15 @@ def table_of(name: str) -> str:
 def main() -> None:
     """Write what changed; a table that the page has no place for is an error."""
     page = PAGE.read_text(encoding="utf-8")
-    for name in (name for name in EXPERIMENTS if (KEPT / f"{name}.jsonl").exists()):
+    found = {name: records.read_all(KEPT, name) for name in EXPERIMENTS if (KEPT / f"{name}.jsonl").exists()}
+    texts = {name: tables.markdown(EXPERIMENTS[name], each) for name, each in found.items()}
+    texts["past-the-papers"] = past.markdown((EXPERIMENTS[name], each) for name, each in found.items())
+    for name, text in texts.items():
         marker = f"<!-- {name} -->\n"
         if marker not in page:
             raise SystemExit(f"{PAGE}: expected a line {marker.strip()} where the table goes")
         before, after = page.split(marker)
-        page = before + marker + table_of(name) + OLD_TABLE.sub("", after, count=1)
+        page = before + marker + written(name, text) + OLD_TABLE.sub("", after, count=1)
     PAGE.write_text(page, encoding="utf-8")
 
 

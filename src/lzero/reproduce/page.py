@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import lzero
 from lzero.files import write_atomically
 from lzero.report.page import environment
-from lzero.reproduce import records, tables
+from lzero.reproduce import past, records, tables
 from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import CAPTIONS, SOURCES
 
@@ -25,7 +25,7 @@ class Figure(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table with its title and where it comes from; columns in which nothing stands are left out."""
+    """A table with its title and where it comes from."""
 
     title: str
     columns: tables.Line
@@ -47,15 +47,16 @@ def write_page(folder: Path) -> Path:
 
 
 def _tables(folder: Path) -> list[Table]:
-    return [_table(folder, name) for name in EXPERIMENTS if (folder / f"{name}.jsonl").exists()]
+    names = [name for name in EXPERIMENTS if (folder / f"{name}.jsonl").exists()]
+    found = [line for name in names for line in past.lines(EXPERIMENTS[name], records.read_all(folder, name))]
+    beyond = [Table(past.TITLE, past.COLUMNS, found, past.FOOT)] if found else []
+    return [*beyond, *(_table(folder, name) for name in names)]
 
 
 def _table(folder: Path, name: str) -> Table:
     experiment, found = EXPERIMENTS[name], records.read_all(folder, name)
-    lines = tables.lines(experiment, found)
-    used = [k for k in range(len(tables.COLUMNS)) if any(line[k] for line in lines)]
-    columns, *kept = (tuple(line[k] for k in used) for line in (tables.COLUMNS, *lines))
-    return Table(experiment.title, columns, kept, tables.foot(found))
+    columns, lines = tables.without_empty(tables.COLUMNS, tables.lines(experiment, found))
+    return Table(experiment.title, columns, lines, tables.foot(found))
 
 
 def _figures(folder: Path) -> list[Figure]:

@@ -25,9 +25,30 @@ Line = tuple[str, ...]
 
 def markdown(experiment: Experiment, records: Sequence[Record]) -> str:
     """The table of an experiment, and where its numbers come from."""
-    table = (COLUMNS, ("---",) * len(COLUMNS), *lines(experiment, records))
-    rows = (f"| {' | '.join(line)} |" for line in table)
-    return "\n".join((f"# {experiment.title}", "", *rows, "", foot(records), ""))
+    table = as_markdown(*without_empty(COLUMNS, lines(experiment, records)))
+    return "\n".join((f"# {experiment.title}", "", table, "", foot(records), ""))
+
+
+def as_markdown(columns: Line, lines: Sequence[Line]) -> str:
+    """Columns and lines as Markdown.
+
+    >>> print(as_markdown(("a", "b"), [("1", "2")]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, ("---",) * len(columns), *lines))
+
+
+def without_empty(columns: Line, lines: Sequence[Line]) -> tuple[Line, list[Line]]:
+    """The columns in which something stands.
+
+    >>> without_empty(("a", "b"), [("", "1"), ("", "2")])
+    (('b',), [('1',), ('2',)])
+    """
+    used = [k for k in range(len(columns)) if any(line[k] for line in lines)]
+    kept = [tuple(line[k] for k in used) for line in (columns, *lines)]
+    return kept[0], kept[1:]
 
 
 def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:

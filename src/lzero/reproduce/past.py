@@ -1,0 +1,112 @@
+"""Past the papers: our networks at the size, and at the error, of each published one."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from lzero.report.paper_networks import architecture_share
+from lzero.reproduce.tables import Line, against_the_largest, as_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from lzero.reproduce.records import Record
+    from lzero.reproduce.rows import Experiment, Row
+
+TITLE = "At the size, and at the error, of each published network"
+FOOT = "Sizes at an error are read between the two networks of ours beside it."
+COLUMNS = ("published", "its size", "its error %", "ours, no larger: error %", "ours, no worse: size")
+
+
+class Point(NamedTuple):
+    """A network: its parameters or MACs, and its error in percent; means where there are several."""
+
+    size: float
+    error: float
+
+
+def markdown(tables: Iterable[tuple[Experiment, Sequence[Record]]]) -> str:
+    """The table of all experiments whose records have networks of ours."""
+    found = [line for experiment, records in tables for line in lines(experiment, records)]
+    return "\n".join((f"# {TITLE}", "", as_markdown(COLUMNS, found), "", FOOT, ""))
+
+
+def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:
+    """A line for each published network, where there are records of ours: rows without a source."""
+    records = against_the_largest(records)
+    ours = [_mean(experiment, seeds) for row in experiment.rows if not row.source and (seeds := _of(row, records))]
+    published: dict[tuple[str, str, float], Row] = {}  # several rows of ours may stand beside one of theirs
+    for row in experiment.rows:
+        if row.source and row.error is not None:
+            published.setdefault((row.source, row.architecture, row.error), row)
+    return [_line(experiment, row, key[-1], records, ours) for key, row in published.items()] if ours else []
+
+
+def _line(experiment: Experiment, row: Row, error: float, records: Sequence[Record], ours: Sequence[Point]) -> Line:
+    theirs = Point(_published_size(experiment, row, records[0]), error)
+    title = experiment.network.title if experiment.network else experiment.title
+    name = row.architecture or row.label.partition(",")[0]
+    unit = "parameters" if experiment.network else "MACs"
+    return (
+        f"{title}: {name} ({row.source})",
+        f"{_short(theirs.size)} {unit}",
+        f"{error}",
+        _no_larger(ours, theirs.size),
+        _no_worse(ours, theirs),
+    )
+
+
+def _no_larger(ours: Sequence[Point], size: float) -> str:
+    """The least error within a size.
+
+    >>> _no_larger([Point(10_000, 0.6), Point(3_000, 1.1), Point(30_000, 0.5)], 12_000)
+    '0.60 at 10,000'
+    """
+    within = [point for point in ours if point.size <= size]
+    if not within:
+        return "none"
+    best = min(within, key=lambda point: point.error)
+    return f"{best.error:.2f} at {_short(best.size)}"
+
+
+def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
+    """The least size with an error, read between the two networks beside it: log size is linear in error there.
+
+    >>> _no_worse([Point(1_000, 1.2), Point(4_000, 0.8), Point(9_000, 0.6)], Point(8_000, 1.0))
+    '2,000 (25 %)'
+    >>> _no_worse([Point(4_000, 0.8), Point(9_000, 0.6)], Point(8_000, 1.0))
+    'at most 4,000 (50 %)'
+    """
+    by_size = sorted(ours)
+    good = next((k for k, point in enumerate(by_size) if point.error <= theirs.error), None)
+    if good is None:
+        return "none"
+    size = by_size[good].size if good == 0 else _between(by_size[good - 1], by_size[good], theirs.error)
+    return f"{'at most ' * (good == 0)}{_short(size)} ({size / theirs.size:.0%})".replace("%", " %")
+
+
+def _between(worse: Point, better: Point, error: float) -> float:
+    part = (worse.error - error) / (worse.error - better.error)
+    return worse.size * math.exp(part * math.log(better.size / worse.size))
+
+
+def _of(row: Row, records: Sequence[Record]) -> list[Record]:
+    return [record for record in records if record.row == row.label]
+
+
+def _mean(experiment: Experiment, seeds: Sequence[Record]) -> Point:
+    size = statistics.mean(seed.params if experiment.network else seed.macs for seed in seeds)
+    return Point(size, 100 * statistics.mean(seed.error for seed in seeds))
+
+
+def _published_size(experiment: Experiment, row: Row, record: Record) -> float:
+    """Parameters of the widths that were published; the dense MACs where none are, since nothing was removed there."""
+    if experiment.network is None:
+        return record.dense_macs
+    return architecture_share(experiment.network, row.architecture, "params") * record.dense_params
+
+
+def _short(size: float) -> str:
+    return f"{size / 1e9:.2f} G" if size >= 1e9 else f"{size:,.0f}"
