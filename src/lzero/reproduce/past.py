@@ -6,8 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from lzero.report.paper_networks import architecture_share
-from lzero.reproduce.tables import Line, against_the_largest, as_markdown
+from lzero.reproduce.tables import Line, against_the_largest, as_markdown, published_params
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +44,8 @@ def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:
 
 
 def _line(experiment: Experiment, row: Row, error: float, records: Sequence[Record], ours: Sequence[Point]) -> Line:
-    theirs = Point(_published_size(experiment, row, records[0]), error)
+    params = published_params(experiment, row, records[0].dense_params)
+    theirs = Point(records[0].dense_macs if params is None else params, error)  # without widths it counts as whole
     title = experiment.network.title if experiment.network else experiment.title
     name = row.architecture or row.label.partition(",")[0]
     unit = "parameters" if experiment.network else "MACs"
@@ -99,13 +99,6 @@ def _of(row: Row, records: Sequence[Record]) -> list[Record]:
 def _mean(experiment: Experiment, seeds: Sequence[Record]) -> Point:
     size = statistics.mean(seed.params if experiment.network else seed.macs for seed in seeds)
     return Point(size, 100 * statistics.mean(seed.error for seed in seeds))
-
-
-def _published_size(experiment: Experiment, row: Row, record: Record) -> float:
-    """Parameters of the widths that were published; the dense MACs where none are, since nothing was removed there."""
-    if experiment.network is None:
-        return record.dense_macs
-    return architecture_share(experiment.network, row.architecture, "params") * record.dense_params
 
 
 def _short(size: float) -> str:

@@ -98,10 +98,11 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
     )
     if not records:
         return (row.label, row.architecture, "", theirs, "not run", *[""] * (len(COLUMNS) - 5))
+    published = published_params(experiment, row, records[0].dense_params)
     return (
         row.label,
         row.architecture,
-        _published_params(experiment, row, records[0].dense_params),
+        "" if published is None else f"{published:,.0f}",
         theirs,
         architecture(experiment, records),
         _share([record.params for record in records], records[0].dense_params),
@@ -121,11 +122,11 @@ def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
     return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in layers)
 
 
-def _published_params(experiment: Experiment, row: Row, dense: int) -> str:
-    """The parameters of the architecture that was published, counted as ours are."""
+def published_params(experiment: Experiment, row: Row, dense: int) -> float | None:
+    """The parameters of the architecture that was published, counted as ours are; none where no widths were."""
     if experiment.network is None or not row.architecture:
-        return ""
-    return f"{architecture_share(experiment.network, row.architecture, 'params') * dense:,.0f}"
+        return None
+    return architecture_share(experiment.network, row.architecture, "params") * dense
 
 
 def _width(record: Record, layer: str) -> int:
