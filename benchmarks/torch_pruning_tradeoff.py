@@ -146,7 +146,8 @@ def main() -> None:
         size = f"{each.params:,} parameters, {each.macs:,} of {each.dense_macs:,} MACs"
         print(f"{each.row}, seed {each.seed}: error {each.error:.2%}, {size}", flush=True)
         if options.out:
-            records.write(found, options.out)
+            order = {name[:2]: k for k, name in enumerate(names)}
+            records.write(sorted(found, key=lambda r: order.get((r.row, r.seed), -1)), options.out)
 
 
 def trained(jobs: Sequence[tuple[Recipe, str, float, bool]], workers: int) -> Iterator[Record]:

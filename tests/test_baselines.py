@@ -93,7 +93,9 @@ def test_trainings_at_once_are_those_one_by_one_and_none_is_trained_twice(tmp_pa
         options = f"digits --shares 0.5 0.6 --set training.epochs=1 --workers {workers}".split()
         command = [sys.executable, str(BENCHMARK), *options, "--out", str(tmp_path / name)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return done.stdout.splitlines(), {each.row: each.error for each in records.read(tmp_path / name)}
+        kept = records.read(tmp_path / name)
+        assert [each.row for each in kept] == [f"Torch-Pruning, {share} % of MACs" for share in (50, 60)]
+        return done.stdout.splitlines(), {each.row: each.error for each in kept}
 
     printed, errors = run(2, "at-once.jsonl")
     assert len(printed) == len(errors) == 2

@@ -25,6 +25,14 @@ def test_latency_of_compacted_networks_is_a_share_of_the_dense_one():
     assert all(row.count("×") == 3 for row in rows)
 
 
+def test_narrower_blocks_are_shares_of_the_whole_one():
+    command = [sys.executable, BENCHMARKS / "block_widths.py", "--batch", "1", "--every", "160", "--repeats", "1"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    widths = [line.split()[1] for line in lines if "inside" in line]
+    assert widths == ["160", "320", "160", "640", "480", "320", "160"]
+    assert [line for line in lines if "inside | 1.00× | 1.00×" in line] == [lines[4], lines[8], lines[13]]
+
+
 def test_penalties_alone_push_gates_down_and_decay_more_than_the_papers_l0():
     command = [sys.executable, BENCHMARKS / "penalty_drift.py", "--epochs", "2"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

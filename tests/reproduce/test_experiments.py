@@ -154,6 +154,15 @@ def test_narrower_networks_are_the_widest_within_each_share():
     assert {share: factor_for(share, macs) for share in NARROWER} == NARROWER
 
 
+def test_widths_are_told_in_the_networks_order_where_papers_name_no_layers(tmp_path):
+    record = records.Record.of(finished(tmp_path / "run", 0, 0.02))
+    wide = replace(record, widths={"b.2": 3, "b.10": 4}, dense_widths={"b.2": 5, "b.10": 6})
+    others = [replace(wide, seed=seed, widths={"b.2": 3, "b.10": 4 + seed}) for seed in (1, 2)]
+    assert tables.architecture(EXPERIMENTS["table-2-cifar10"], [wide, *others]) == "3-5"
+    assert tables.architecture(EXPERIMENTS["table-2-cifar10"], [replace(wide, widths={})]) == "–"
+    assert tables.architecture(EXPERIMENTS["table-1-mlp"], [wide]) == "–"
+
+
 def test_shares_are_of_the_largest_network(tmp_path):
     whole = records.Record.of(finished(tmp_path / "run", 0, 0.02))
     narrow = replace(whole, dense_macs=500, macs=500, dense_latency=0.0005, latency=0.0005)

@@ -42,6 +42,7 @@ def figure_c2(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) ->
             _draw_targets(panel, kinds[kind])
             panel.set_title(f"{network}, ε for {kind}")
         left.set_ylabel("test error, %")
+        left.set_ylim(bottom=max(0.0, left.get_ylim()[0]))  # intervals of two or three runs may go below
     for panel in axes[2:]:
         panel.set_xlabel("target density ε, %")
     seeds = [seeds for _, records, _ in halves for seeds in by_row(records, "").values()]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lzero.reproduce.rows import Experiment
 
 COLUMNS = (
-    *("setting", "paper", "paper's parameters", "paper's error %"),
-    *("ours", "parameters", "MACs", "error %, last epoch", "best", "latency"),
+    *("setting", "paper's widths", "paper's parameters", "paper's error %"),
+    *("widths", "parameters", "MACs", "error %, last epoch", "best", "latency"),
 )
 Line = tuple[str, ...]
 
@@ -114,8 +114,11 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
 
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
-    """The widths of the compacted networks, in the papers' order: medians over seeds; none without gates."""
-    named = [] if experiment.network is None else experiment.network.keep
+    """The widths of the compacted networks, medians over seeds; none without gates.
+
+    They are in the papers' order, or all of them in the network's where papers give none.
+    """
+    named = records[0].dense_widths if experiment.network is None else experiment.network.keep
     layers = [layer for layer in named if all(layer in record.dense_widths for record in records)]
     if not layers or not any(record.widths for record in records):
         return "–"
