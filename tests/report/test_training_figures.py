@@ -51,7 +51,7 @@ def every_figure():
     targets = [target_row(target, kind) for target in (5, 50) for kind in ("the model", "each layer")]
     points = {"Sparse VD": (0.25, 0.018)}
     return [
-        figure_3(rows, rows), figure_4(rows), figure_c1(dynamics), figure_c2(targets, targets),
+        figure_3(rows, rows), figure_4(rows, rows), figure_c1(dynamics), figure_c2(targets, targets),
         trade_off({"ours": rows}, points),
     ]  # fmt: skip
 
@@ -94,35 +94,36 @@ def test_a_band_is_the_interval_of_the_mean_and_a_single_seed_has_none():
 
 def test_what_is_missing_is_a_gap():
     whole, broken = [0.9, 0.8, 0.7, 0.6, 0.5], [0.9, None, 0.7, None, 0.5]
-    figure = figure_4([record("a", 0, macs=whole), record("a", 1, macs=broken)])
+    figure = figure_4([record("a", 0, macs=whole), record("a", 1, macs=broken)], [record("a")])
     line = next(line for line in figure.axes[0].lines if line.get_label() == "a")
     np.testing.assert_allclose(line.get_ydata(), [900, math.nan, 700, math.nan, 500])
     assert line.get_markevery() == [0, 2, 4]  # a line shows nothing of them
 
 
 def test_once_gates_are_folded_in_the_network_costs_what_is_left_of_it():
-    figure = figure_4([record("a", macs=[0.9, 0.6, None, None], share=0.5)])
+    figure = figure_4([record("a", macs=[0.9, 0.6, None, None], share=0.5)], [record("a")])
     np.testing.assert_allclose(lines(figure.axes[0])["a"], [900, 600, 500, 500])
 
 
 def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     rows = [record("plain", macs=[None] * 4), record("λ = 0.001/N"), record("50 % of MACs")]
-    figure = figure_4(rows)
-    macs, loss, error = (lines(axes) for axes in figure.axes)
+    figure = figure_4(rows, [record("50 % of MACs", share=0.4), record("dropout", macs=[None] * 4)])
+    macs, _, loss, error = (lines(axes) for axes in figure.axes)
     assert macs.keys() == {"without gates", "λ = 0.001/N", "50 % of MACs"}
+    assert lines(figure.axes[1]).keys() == {"without gates", "50 % of MACs"}
     assert loss.keys() == error.keys() == {row.row for row in rows}
     np.testing.assert_allclose(loss["plain"], rows[0].curves["loss"])
     np.testing.assert_allclose(error["plain"], 100 * np.array(rows[0].curves["error"]))
     looks = [{line.get_color() for line in axes.lines if line.get_label() == "50 % of MACs"} for axes in figure.axes]
-    assert looks == [{COLOURS[2]}] * 3
+    assert looks == [{COLOURS[2]}] * 4
     assert legend_texts(figure) == macs.keys() | loss.keys()
 
 
 def test_figure_4_compares_trainings_of_one_length():
     longer = record("200 epochs, dense", error=[0.5] * 9)
-    figure = figure_4([longer, record("50 % of MACs"), record("plain")])
-    assert lines(figure.axes[2]).keys() == {"50 % of MACs", "plain"}
-    assert lines(figure_4([longer]).axes[2]).keys() == {longer.row}
+    figure = figure_4([longer, record("50 % of MACs"), record("plain")], [record("plain")])
+    assert lines(figure.axes[3]).keys() == {"50 % of MACs", "plain"}
+    assert lines(figure_4([longer], [longer]).axes[3]).keys() == {longer.row}
 
 
 def test_figure_4_shows_the_training_error_where_all_records_have_one():
@@ -130,14 +131,14 @@ def test_figure_4_shows_the_training_error_where_all_records_have_one():
     new = replace(old, row="plain", curves={**old.curves, "training_error": [0.4, 0.3, 0.2, 0.1]})
     begun = replace(old, row="begun", curves={**old.curves, "training_error": [None] * 4})
     for before in (old, begun):  # whose metrics had none
-        assert figure_4([before, new]).axes[1].get_ylabel() == "training loss"
-    axes = figure_4([new]).axes[1]
+        assert figure_4([before, new], [old]).axes[2].get_ylabel() == "training loss"
+    axes = figure_4([new], [old]).axes[2]
     assert axes.get_ylabel() == "training error, %"
     np.testing.assert_allclose(lines(axes)["plain"], [40, 30, 20, 10])
 
 
 def test_an_error_of_zero_keeps_its_axis_linear():
-    scales = [figure_4([record("a", error=[0.1, end])]).axes[2].get_yscale() for end in (0.0, 0.01)]
+    scales = [figure_4([record("a", error=[0.1, end])], [record("a")]).axes[3].get_yscale() for end in (0.0, 0.01)]
     assert scales == ["linear", "log"]
     scales = [trade_off({"ours": [record("a", final=end)]}).axes[0].get_yscale() for end in (0.0, 0.01)]
     assert scales == ["linear", "log"]
@@ -201,7 +202,7 @@ def test_a_trade_off_needs_a_known_cost():
     "draw",
     [
         lambda: figure_3([], [record("λ")]),
-        lambda: figure_4([]),
+        lambda: figure_4([], []),
         lambda: figure_c1([]),
         lambda: figure_c2([target_row(5, "the model")], []),
         lambda: trade_off({"ours": []}),
@@ -234,16 +235,16 @@ def test_dark_pages_get_light_text_and_pictures_their_paper(tmp_path):
 def test_all_files_of_a_figure_are_the_same_when_drawn_again(tmp_path):
     names = {"a.svg", "a.png", "a-dark.svg", "a-dark.png"}
     for folder in ("first", "second"):
-        written = save_all(figure_4([record("a")]), tmp_path / folder, "a")
+        written = save_all(figure_4([record("a")], [record("a")]), tmp_path / folder, "a")
         assert {path.name for path in written} == {path.name for path in (tmp_path / folder).iterdir()} == names
     assert all((tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes() for name in names)
 
 
 def test_only_known_formats_are_written(tmp_path):
     with pytest.raises(ArgumentError, match=r"ends with one of \.svg, \.png, got .*a\.jpeg"):
-        save(figure_4([record("a")]), tmp_path / "a.jpeg")
+        save(figure_4([record("a")], [record("a")]), tmp_path / "a.jpeg")
 
 
 def test_a_training_of_one_epoch_is_drawn(tmp_path):
-    save(figure_4([record("a", macs=[0.5])]), tmp_path / "a.png")
+    save(figure_4([record("a", macs=[0.5])], [record("a")]), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 0

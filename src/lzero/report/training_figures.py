@@ -35,32 +35,29 @@ def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> 
     return figure
 
 
-def figure_4(records: Sequence[Record], title: str = "CIFAR-10") -> Figure:
-    """Expected MACs, training error and test error; the training loss where records have no such error.
+def figure_4(cifar10_records: Sequence[Record], cifar100_records: Sequence[Record]) -> Figure:
+    """Expected MACs on both datasets; training and test error on CIFAR-10, which the paper draws in one panel.
 
-    Of trainings of several lengths, which cannot be compared epoch by epoch, it shows the length that most rows have.
-    Rows without gates cost what the dense network costs, with dropout too: it drops activations, not feature maps.
+    Where records have no training error, the loss takes its place. Of trainings of several lengths, which cannot be
+    compared epoch by epoch, it shows the length that most rows have.
     """
-    rows = _of_one_length(by_row(records, "Figure 4"))
-    records = [seed for seeds in rows.values() for seed in seeds]
-    figure, (macs, training, error) = panels(1, 3, width=4.6, height=4.4)
-    knows_error = all(
-        any(number is not None for number in record.curves.get("training_error", ())) for record in records
-    )
-    learnt = "training error" if knows_error else "training loss"
-    gated = {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}
-    _draw_rows(macs, gated, _expected_macs)
-    level(macs, records[0].dense_macs, "without gates")
-    _draw_rows(training, rows, _training_error if knows_error else lambda record: curve(record, "loss"))
-    _draw_rows(error, rows, _error)
-    _macs_axis(macs)
-    for axes, label in ((training, f"{learnt}, %" if knows_error else learnt), (error, "test error, %")):
+    figure, (macs, macs_of_100, training, error) = panels(2, 2, height=3.6)
+    found = [_of_one_length(by_row(records, "Figure 4")) for records in (cifar10_records, cifar100_records)]
+    labels = list(dict.fromkeys(label for rows in found for label in rows))
+    cifar10, cifar100 = ({label: rows.get(label, []) for label in labels} for rows in found)  # in one look each
+    _draw_cifar_macs(macs, cifar10)
+    _draw_cifar_macs(macs_of_100, cifar100)
+    learnt = _draw_training(training, cifar10)
+    _draw_rows(error, cifar10, _error)
+    error.set_ylabel("test error, %")
+    for axes in (training, error):
         log_where_positive(axes)
-        axes.set_ylabel(label)
         epochs(axes)
-    for axes, letter, what in ((macs, "a", "computation"), (training, "b", learnt), (error, "c", "test error")):
-        axes.set_title(f"({letter}) {title}, {what}")
-    shared_legend(figure, told(rows.values()), columns=3)
+    for axes, title in ((macs, "(a) CIFAR-10, computation"), (macs_of_100, "(b) CIFAR-100, computation")):
+        axes.set_title(title)
+    for axes, what in ((training, learnt), (error, "test error")):
+        axes.set_title(f"(c) CIFAR-10, {what}")
+    shared_legend(figure, told(seeds for rows in found for seeds in rows.values()), columns=3)
     return figure
 
 
@@ -107,6 +104,28 @@ def _draw_rows(axes: Axes, rows: Rows, numbers: Callable[[Record], list[float | 
             raise LzeroError(f"{label}: expected records with numbers for this figure, got curves without any")
         if records:
             draw(axes, course, label, k)
+
+
+def _draw_cifar_macs(axes: Axes, rows: Rows) -> None:
+    """Rows without gates cost what the dense network costs, with dropout too: it drops activations, not maps."""
+    _draw_rows(
+        axes, {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}, _expected_macs
+    )
+    dense = next(seed.dense_macs for seeds in rows.values() for seed in seeds)
+    level(axes, dense, "without gates")
+    _macs_axis(axes)
+
+
+def _draw_training(axes: Axes, rows: Rows) -> str:
+    """What is learnt while training; and what it is called: the error where all records have one, else the loss."""
+    curves = [seed.curves.get("training_error", ()) for seeds in rows.values() for seed in seeds]
+    if all(any(number is not None for number in numbers) for numbers in curves):
+        _draw_rows(axes, rows, _training_error)
+        axes.set_ylabel("training error, %")
+        return "training error"
+    _draw_rows(axes, rows, lambda record: curve(record, "loss"))
+    axes.set_ylabel("training loss")
+    return "training loss"
 
 
 def _of_one_length(rows: Rows) -> Rows:

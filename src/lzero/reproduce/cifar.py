@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lzero.reproduce.rows import DENSE, LOUIZOS, Experiment, Row
+from lzero.reproduce.rows import DENSE, LOUIZOS, ZAGORUYKO, Experiment, Row
 
 LASSO = ("objective.kind=lasso", "objective.strength=0.3", "shrink.every=0", "shrink.freeze_after=0.7")
 QUICK = ("model.name=wrn-10-1", "training.epochs=1", "shrink.round_to=1")
@@ -21,9 +21,9 @@ def _wide(
     plain, dropout, weak, strong = errors
     ours, paper = f"{WIDE}-macs", f"{WIDE}-penalty"
     rows = (
-        Row("plain", ours, (*data, *_network(options), *DENSE), LOUIZOS, "", plain),
-        Row("dropout 0.3", ours, (*data, *_network({**options, "dropout": 0.3}), *DENSE), LOUIZOS, "", dropout),
-        Row(f"without gates, {SHORT}", paper, (*data, *_network(options), *SHORTER, *DENSE), LOUIZOS, "", plain),
+        Row("plain", ours, (*data, *_network(options), *DENSE), ZAGORUYKO, "", plain),
+        Row("dropout 0.3", ours, (*data, *_network({**options, "dropout": 0.3}), *DENSE), ZAGORUYKO, "", dropout),
+        Row(f"without gates, {SHORT}", paper, (*data, *_network(options), *SHORTER, *DENSE), ZAGORUYKO, "", plain),
         *(
             Row(
                 f"λ = {strength}/N, {SHORT}",

@@ -6,7 +6,8 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from lzero.reproduce.tables import Line, against_the_largest, as_markdown, published_params
+from lzero.report.seeds import interval
+from lzero.reproduce.tables import Line, against_the_largest, as_markdown, published_error, published_params
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,10 +21,11 @@ COLUMNS = ("published", "its size", "its error %", "ours, no larger: error %", "
 
 
 class Point(NamedTuple):
-    """A network: its parameters or MACs, and its error in percent; means where there are several."""
+    """A network: its parameters or MACs, its error in percent, and how sure that is; means where there are several."""
 
     size: float
     error: float
+    spread: str = ""
 
 
 def markdown(tables: Iterable[tuple[Experiment, Sequence[Record]]]) -> str:
@@ -52,7 +54,7 @@ def _line(experiment: Experiment, row: Row, error: float, records: Sequence[Reco
     return (
         f"{title}: {name} ({row.source})",
         f"{_short(theirs.size)} {unit}",
-        f"{error}",
+        published_error(row),
         _no_larger(ours, theirs.size),
         _no_worse(ours, theirs),
     )
@@ -68,7 +70,7 @@ def _no_larger(ours: Sequence[Point], size: float) -> str:
     if not within:
         return "none"
     best = min(within, key=lambda point: point.error)
-    return f"{best.error:.2f} at {_short(best.size)}"
+    return f"{best.error:.2f}{best.spread} at {_short(best.size)}"
 
 
 def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
@@ -98,7 +100,9 @@ def _of(row: Row, records: Sequence[Record]) -> list[Record]:
 
 def _mean(experiment: Experiment, seeds: Sequence[Record]) -> Point:
     size = statistics.mean(seed.params if experiment.network else seed.macs for seed in seeds)
-    return Point(size, 100 * statistics.mean(seed.error for seed in seeds))
+    errors = [100 * seed.error for seed in seeds]
+    half = interval(errors)
+    return Point(size, statistics.mean(errors), " (one run)" if half is None else f" ± {half:.2f}")
 
 
 def _short(size: float) -> str:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 DENSE = ("gates.units=none", "objective.kind=none")  # changes that leave a recipe's network without gates
 LOUIZOS, GALLEGO = "Louizos et al. 2018", "Gallego-Posada et al. 2021"
+ZAGORUYKO = "Zagoruyko & Komodakis 2016"  # whose numbers Louizos et al. give beside their own
 
 
 @dataclass(frozen=True)

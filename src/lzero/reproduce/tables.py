@@ -93,17 +93,14 @@ def _median_latency(records: Sequence[Record]) -> float:
 
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
-    theirs = " / ".join(
-        f"{number} {word}".strip() for number, word in ((row.best, "best"), (row.error, "")) if number is not None
-    )
     if not records:
-        return (row.label, row.architecture, "", theirs, "not run", *[""] * (len(COLUMNS) - 5))
+        return (row.label, row.architecture, "", published_error(row), "not run", *[""] * (len(COLUMNS) - 5))
     published = published_params(experiment, row, records[0].dense_params)
     return (
         row.label,
         row.architecture,
         "" if published is None else f"{published:,.0f}",
-        theirs,
+        published_error(row),
         architecture(experiment, records),
         _share([record.params for record in records], records[0].dense_params),
         _share([record.macs for record in records], records[0].dense_macs),
@@ -123,6 +120,16 @@ def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
     if not layers or not any(record.widths for record in records):
         return "–"
     return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in layers)
+
+
+def published_error(row: Row) -> str:
+    """The error at the end, after the best over the training where both were published.
+
+    >>> published_error(Row("a", "", error=1.04, best=0.53))
+    '0.53 best / 1.04'
+    """
+    each = ((row.best, "best"), (row.error, ""))
+    return " / ".join(f"{number} {word}".strip() for number, word in each if number is not None)
 
 
 def published_params(experiment: Experiment, row: Row, dense: int) -> float | None:
