@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lzero.report.seeds import Course
 
 # Seen on white and on black, and told apart by all kinds of sight: the first four are Okabe and Ito's.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8f35f0", "#53692f")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8f35f0", "#53692f", "#a67c00")
 DASHES = ("-", "--")  # by turns, so that of two lines on one another both are seen
 GREY = "#808080"
 LIGHT, DARK = ("#1f2328", "#ffffff"), ("#e6edf3", "#0d1117")  # ink and paper
