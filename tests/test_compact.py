@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lzero.compact import compact
 from lzero.costs import Costs, decided_alive, expected_alive
-from lzero.cutting import folded, plain_copy
 from lzero.decision import Decision, decide
 from lzero.errors import LzeroError
+from lzero.proof import folded, plain_copy
 from lzero.sparsify import sparsify
 from lzero.surgery import cut_model
 from lzero.verify import VerificationError, verify

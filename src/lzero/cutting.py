@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from lzero.attach import gated
 from lzero.decision import Decision
 from lzero.errors import LzeroError
 from lzero.graph import alive_in, graph_model
 from lzero.patch import patch_attributes
+from lzero.proof import Proof, changed_attributes, folded, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.surgery import cut_model
 from lzero.verify import verify
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.capture import Inputs
     from lzero.structure.frozen import Structure
 
 Fallback = Literal["error", "graph"]
@@ -101,17 +99,14 @@ def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> 
 
 def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallback: Fallback) -> nn.Module:
     """The cut model once its outputs are right: as it is, with attributes patched, or as a graph."""
-    model, inputs = sparsifier.model, sparsifier.example_inputs
-    dense = plain_copy(sparsifier)
-    failure = _failure(model, small, inputs)
-    if failure is not None:
-        analysis = analyse(dense, inputs)
-        alive = alive_in(analysis, sparsifier.structure, decision)
-        if patch_attributes(small, analysis, alive, lambda: _failure(model, small, inputs) is None):
-            failure = None
-    if failure is None and _runs_in_training(dense, inputs) and not _runs_in_training(small, inputs):
-        failure = "in training it reads units that it does not read in evaluation"
+    model, inputs, proof = sparsifier.model, sparsifier.example_inputs, Proof(sparsifier, decision)
+    failure = proof.failure(small)
     if failure is None:
+        return small
+    dense = plain_copy(sparsifier)
+    analysis = analyse(dense, inputs)
+    alive = alive_in(analysis, sparsifier.structure, decision)
+    if patch_attributes(small, analysis, alive, lambda: proof.failure(small) is None):
         return small
     if fallback == "error":
         raise LzeroError(
@@ -128,59 +123,9 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
     return graph.train(model.training)
 
 
-def _runs_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> bool:
-    """Whether a forward in training mode comes through; a copy runs it, because BatchNorm would remember."""
-    trial = copy.deepcopy(model).train()
-    try:
-        with torch.no_grad(), torch.random.fork_rng():
-            trial(*inputs)
-    except Exception:  # whatever the model's code raises
-        return False
-    return True
-
-
-def _failure(model: nn.Module, small: nn.Module, inputs: Inputs) -> str | None:
-    """What goes wrong when the cut model runs; None where its outputs are right."""
-    try:
-        verify(model, small, inputs)
-    except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
-        return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    return None
-
-
-def plain_copy(sparsifier: Sparsifier) -> nn.Module:
-    """A copy of the gated model without gates, in the mode the model is in."""
-    return copy.deepcopy(sparsifier).remove()
-
-
-def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
-    """Every gated parameter times its gates, by name."""
-    gates = decision.gates.to(sparsifier.log_alpha.device)
-    found: dict[str, Tensor] = {}
-    with sparsifier.bank.holding(sparsifier.model, gates), torch.no_grad():
-        for path, module in sparsifier.model.named_modules():
-            for name in module.__dict__.get("_lzero_factors", {}):
-                full = f"{path}.{name}" if path else name
-                found[sparsifier.structure.aliases[full]] = gated(module, name).detach()
-    return found
-
-
 def flush_subnormals(model: nn.Module) -> None:
     """Zero numbers too small for the processor's fast path, which dead channels tend towards."""
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             if tensor.is_floating_point():
                 tensor.masked_fill_(tensor.abs() < torch.finfo(tensor.dtype).tiny, 0.0)
-
-
-def changed_attributes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:
-    """Whole-number attributes that differ, by module path: widths, groups, and what the model's own code keeps."""
-    modules = dict(dense.named_modules())
-    changed: dict[str, dict[str, int]] = {}
-    for path, module in small.named_modules():
-        before = vars(modules[path])
-        after = {name: value for name, value in vars(module).items() if type(value) is int}
-        different = {name: value for name, value in after.items() if before.get(name) != value}
-        if different:
-            changed[path] = different
-    return changed

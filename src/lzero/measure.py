@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from lzero.costs import Costs, decided_alive, expected_alive
-from lzero.cutting import plain_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError
+from lzero.proof import plain_copy
 from lzero.sparsifier import Sparsifier
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple

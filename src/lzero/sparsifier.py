@@ -14,9 +14,10 @@ from torch.optim.swa_utils import AveragedModel
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
 from lzero.costs import Costs, l0_weights
-from lzero.cutting import PLAN, History, changed_attributes, cut_copy
+from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
+from lzero.proof import changed_attributes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
 from lzero.wiring import gate_modules, release
 

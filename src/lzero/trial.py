@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from lzero.cutting import changed_attributes, cut_copy, plain_copy
+from lzero.cutting import cut_copy
 from lzero.decision import decide
 from lzero.errors import LzeroError, UnsupportedError
 from lzero.graph import alive_in, units_in
 from lzero.patch import written_dims
+from lzero.proof import changed_attributes, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.swapping import Layout
 

@@ -1,0 +1,155 @@
+"""The proof that a cut is right: by the model's own numbers, and by numbers that cannot hide a mistake.
+
+Outputs that are equal prove little where what was cut does not show in them: with example inputs of zeros, before a
+head that starts at zero, beside other outputs that are a thousand times larger, or rounded to eight bits. So each cut
+is made a second time, in a copy in double precision in which nothing is constant, and must be exact there too.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from lzero.attach import LOG_ALPHA, gated
+from lzero.decision import Decision
+from lzero.structure.capture import in_mode
+from lzero.surgery import cut_model
+from lzero.verify import verify
+
+if TYPE_CHECKING:
+    from lzero.sparsifier import Sparsifier
+
+SCALE = 0.1  # of what takes the place of zeros: as large as weights are, so that nothing overflows
+
+
+class Trial(NamedTuple):
+    """The same cut elsewhere: a network with its gates folded in, what the cut leaves of it, and inputs for both."""
+
+    dense: nn.Module
+    small: nn.Module
+    inputs: tuple[Any, ...]
+
+
+class Proof:
+    """What the cut of a gated model by a decision has to stand."""
+
+    def __init__(self, sparsifier: Sparsifier, decision: Decision) -> None:
+        self._sparsifier, self._decision = sparsifier, decision
+
+    def failure(self, small: nn.Module) -> str | None:
+        """What goes wrong when the cut model runs; None where its outputs are right."""
+        try:
+            verify(self._sparsifier.model, small, self._sparsifier.example_inputs)
+            if self._trial is not None:
+                copy_sizes(small, self._trial.small)
+                verify(*self._trial)
+        except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
+            return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+        return self._failure_in_training(small)
+
+    def _failure_in_training(self, small: nn.Module) -> str | None:
+        inputs = self._sparsifier.example_inputs
+        expected, got = (_shapes_in_training(model, inputs) for model in (self._plain, small))
+        if expected is None or expected == got:
+            return None
+        if got is None:
+            return "in training it reads units that it does not read in evaluation"
+        return "in training it returns units that it does not return in evaluation"
+
+    @cached_property
+    def _plain(self) -> nn.Module:
+        return plain_copy(self._sparsifier)
+
+    @cached_property
+    def _trial(self) -> Trial | None:
+        """In double precision, or in the model's own where its code insists on that; None where neither runs."""
+        for is_double in (True, False):
+            try:
+                trial = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
+                with in_mode(trial.dense, training=False), torch.no_grad(), torch.random.fork_rng():
+                    outputs = [leaf for leaf in tree_leaves(trial.dense(*trial.inputs)) if isinstance(leaf, Tensor)]
+            except Exception:  # noqa: S112 (whatever the model's code raises when numbers are not those it was written for)
+                continue
+            if not any(output.isnan().any() for output in outputs):
+                return trial
+        return None
+
+
+def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Trial:
+    """The cut of a copy in which no parameter and no input is constant."""
+    other, generator = copy.deepcopy(sparsifier), torch.Generator().manual_seed(0)
+    if is_double:
+        other.model.double()
+    for name, parameter in other.model.named_parameters():
+        if name != LOG_ALPHA and not parameter.any():
+            parameter.data = _noise(parameter, generator, SCALE)
+    inputs = tree_map(lambda x: _awake_input(x, generator, is_double=is_double), sparsifier.example_inputs)
+    values, whole = folded(other, decision), np.ones_like(decision.units)
+    small, dense = plain_copy(other), other.remove()
+    cut_model(small, sparsifier.structure, decision, values)
+    cut_model(dense, sparsifier.structure, Decision(whole, {}, decision.gates), values)
+    return Trial(dense, small, inputs)
+
+
+def _awake_input(x: Any, generator: torch.Generator, *, is_double: bool) -> Any:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return x
+    constant = x.numel() > 1 and bool((x == x.flatten()[0]).all())
+    x = _noise(x, generator) if constant else x
+    return x.double() if is_double else x
+
+
+def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tensor:
+    return (scale * torch.randn(like.shape, generator=generator)).to(like)
+
+
+def _shapes_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> list[torch.Size] | None:
+    """The shapes of what a forward in training mode returns; a copy runs it, because BatchNorm would remember."""
+    trial = copy.deepcopy(model).train()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            return [leaf.shape for leaf in tree_leaves(trial(*inputs)) if isinstance(leaf, Tensor)]
+    except Exception:  # whatever the model's code raises
+        return None
+
+
+def plain_copy(sparsifier: Sparsifier) -> nn.Module:
+    """A copy of the gated model without gates, in the mode the model is in."""
+    return copy.deepcopy(sparsifier).remove()
+
+
+def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
+    """Every gated parameter times its gates, by name."""
+    gates = decision.gates.to(sparsifier.log_alpha)
+    found: dict[str, Tensor] = {}
+    with sparsifier.bank.holding(sparsifier.model, gates), torch.no_grad():
+        for path, module in sparsifier.model.named_modules():
+            for name in module.__dict__.get("_lzero_factors", {}):
+                full = f"{path}.{name}" if path else name
+                found[sparsifier.structure.aliases[full]] = gated(module, name).detach()
+    return found
+
+
+def changed_attributes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:
+    """Whole-number attributes that differ, by module path: widths, groups, and what the model's own code keeps."""
+    modules = dict(dense.named_modules())
+    changed: dict[str, dict[str, int]] = {}
+    for path, module in small.named_modules():
+        before = vars(modules[path])
+        after = {name: value for name, value in vars(module).items() if type(value) is int}
+        different = {name: value for name, value in after.items() if before.get(name) != value}
+        if different:
+            changed[path] = different
+    return changed
+
+
+def copy_sizes(source: nn.Module, target: nn.Module) -> None:
+    """Give a model the whole-number attributes of another one of the same make."""
+    for path, values in changed_attributes(target, source).items():
+        vars(target.get_submodule(path)).update(values)

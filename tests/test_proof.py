@@ -1,0 +1,110 @@
+"""A wrong cut is refused even where the model's own numbers do not show it."""
+
+import pytest
+import torch
+from torch import nn
+
+import lzero
+from lzero.decision import decide
+from lzero.proof import Proof
+from lzero.subnetwork import Subnetwork
+
+
+class Swapping(nn.Module):
+    """Code that takes a width in two: right for the old size alone."""
+
+    def __init__(self, *, loud: bool = False) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16, bias=False), nn.Linear(16, 8, bias=False)
+        self.head, self.loud = nn.Linear(8, 3), loud
+
+    def forward(self, x):
+        halves = self.first(x).tanh().chunk(2, -1)
+        scores = self.head(self.second(torch.cat(halves[::-1], -1)).tanh())
+        return torch.cat([x * 1e7, scores], -1) if self.loud else scores
+
+
+def gated(model, x):
+    sparsifier = lzero.sparsify(model, x)
+    first = next(group for group in sparsifier.groups if group.name == "first")
+    sparsifier.log_alpha.data[first.span][:6] = -9.0
+    return sparsifier
+
+
+def with_zero_head():
+    model = Swapping()
+    nn.init.zeros_(model.head.weight)
+    return model, torch.randn(4, 6)
+
+
+HIDDEN = {
+    "inputs of zeros": lambda: (Swapping(), torch.zeros(4, 6)),
+    "a head of zeros": with_zero_head,
+    "a loud neighbour": lambda: (Swapping(loud=True), torch.randn(4, 6)),
+    "eight bits": lambda: (Swapping(loud=True).bfloat16(), torch.randn(4, 6).bfloat16()),
+}
+
+
+@pytest.mark.parametrize("make", HIDDEN.values(), ids=HIDDEN)
+def test_a_wrong_cut_is_refused_where_outputs_do_not_show_it(make):
+    model, x = make()
+    sparsifier = gated(model, x)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(lzero.LzeroError, match="relies on the old sizes"):
+        lzero.compact(model)
+    with pytest.raises(lzero.LzeroError, match="relies on the old sizes"):
+        sparsifier.shrink()
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_a_model_with_a_head_of_zeros_cannot_run_in_parts_by_luck():
+    model, x = with_zero_head()
+    with pytest.raises(lzero.LzeroError, match="cannot run in parts"):
+        Subnetwork(gated(model, x))
+
+
+class Right(nn.Module):
+    """A model that is cut rightly, and insists on single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 3)
+        nn.init.zeros_(self.second.weight)
+
+    def forward(self, x):
+        return self.second(self.first(x.float()).relu())
+
+
+def test_code_that_insists_on_its_precision_is_proven_in_it():
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    torch.manual_seed(3)
+    model = Right()
+    sparsifier = lzero.sparsify(model, torch.zeros(4, 6))
+    sparsifier.log_alpha.data[:5] = -9.0
+    torch.manual_seed(3)
+    small = lzero.compact(model)
+    assert torch.equal(torch.rand(1), expected)  # the proof's numbers are its own
+    assert small.first.out_features == 11
+    assert Proof(sparsifier, decide(sparsifier))._trial.inputs[0].dtype == torch.float32
+    assert not model.second.weight.any()
+
+
+class Telling(nn.Module):
+    """Features are returned in training alone, for a loss on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        features = self.first(x).tanh()
+        return (self.second(features), features) if self.training else self.second(features)
+
+
+def test_what_training_alone_returns_is_not_cut_away():
+    model = Telling()
+    sparsifier = gated(model, torch.randn(4, 6))
+    with pytest.raises(lzero.LzeroError, match="in training it returns units that it does not return in evaluation"):
+        sparsifier.shrink()
+    assert model(torch.randn(2, 6))[1].shape == (2, 16)
