@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_structure
 from torch.utils.flop_counter import FlopCounterMode
 
 from lzero.compact import compact
@@ -158,6 +159,53 @@ def test_a_graph_trains_and_switches_modes():
     assert all(parameter.grad is not None for parameter in small.parameters())
     small.eval()
     assert torch.equal(small(x), small(x))
+
+
+class Reshaping(nn.Module):
+    """Attention that writes its old width down, and returns what it is told to."""
+
+    def __init__(self, returned):
+        super().__init__()
+        self.returned, self.drop = returned, nn.Dropout(0.5)
+        self.qkv, self.out = nn.Linear(24, 72), nn.Linear(24, 24)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).reshape(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4).unbind(0)
+        attended = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        return self.returned(self.drop(self.out(attended)))
+
+
+RETURNED = {
+    "a tensor": lambda y: y,
+    "a list of one": lambda y: [y],
+    "a dictionary": lambda y: {"out": y, "mean": y.mean(1)},
+    "nested": lambda y: (y, {"parts": [y.mean(1), None]}),
+}
+
+
+def reshaping_graph(returned):
+    model, x = Reshaping(returned), torch.randn(4, 5, 24)
+    sparsify(model, x).log_alpha.data[:2] = -9.0
+    return model, compact(model, fallback="graph"), x
+
+
+@pytest.mark.parametrize("name", RETURNED)
+def test_a_graph_returns_what_the_model_returns(name):
+    model, graph, x = reshaping_graph(RETURNED[name])
+    assert tree_structure(graph(x)) == tree_structure(model(x))
+    assert verify(model, graph, x) <= 1e-6
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_graph_switches_modes_after_it_was_pickled(training, tmp_path):
+    _, graph, x = reshaping_graph(RETURNED["a tensor"])
+    torch.save(graph.train(training), tmp_path / "graph.pt")
+    loaded = torch.load(tmp_path / "graph.pt", weights_only=False)
+    assert torch.equal(loaded.eval()(x), graph.eval()(x))
+    assert torch.equal(loaded(x), loaded(x))
+    loaded.train()
+    assert not torch.equal(loaded(x), loaded(x))
 
 
 def test_code_that_insists_on_sizes_is_refused_with_the_way_out():

@@ -108,3 +108,29 @@ def test_what_training_alone_returns_is_not_cut_away():
     with pytest.raises(lzero.LzeroError, match="in training it returns units that it does not return in evaluation"):
         sparsifier.shrink()
     assert model(torch.randn(2, 6))[1].shape == (2, 16)
+
+
+class Keeping(nn.Module):
+    """Keeps an activation for later, as models with an auxiliary loss do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        self.features = self.first(x).tanh()
+        return self.second(self.features)
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute")  # torch.export's, which tells of the assignment
+def test_a_model_may_keep_what_it_computed():
+    model, x = Keeping(), torch.randn(4, 6)
+    sparsifier = gated(model, x)
+    assert "features" not in vars(model)  # the capture leaves nothing
+    model(x).sum().backward()
+    features = model.features
+    small = lzero.compact(model)
+    assert small.first.out_features == 10
+    assert sparsifier.shrink() == 6
+    assert model.features is features
+    assert model.features.grad_fn is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from typing import TYPE_CHECKING, get_args
@@ -15,6 +14,7 @@ from lzero.errors import ArgumentError, BudgetWarning
 from lzero.objectives import Objective
 from lzero.projection import Projection, project_to
 from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.tensors import duplicate
 from lzero.verify import PROJECTED
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _projected(
     sparsifier: Sparsifier, budget: Objective, round_to: int, *, columns: bool
 ) -> tuple[Sparsifier, Projection]:
     """A copy of the gated model with its gates moved to the budget."""
-    projected = copy.deepcopy(sparsifier)
+    projected = duplicate(sparsifier, sparsifier.model)
     return projected, project_to(projected, budget.budgets, round_to, columns=columns)
 
 
@@ -87,4 +87,4 @@ def _warn_of(projection: Projection, gates: int) -> None:
     if projection.in_use > TOLERATED * gates:
         advice = "train longer with the constraint, or give the gates a higher learning rate"
         message = f"the budget was met by closing {projection.in_use} of {gates} gates that were fully open; {advice}"
-        warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=4)
+        warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=3)

@@ -110,8 +110,8 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
         return small
     if fallback == "error":
         raise LzeroError(
-            f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); "
-            'compact(model, fallback="graph") gives the smaller model as a torch.fx.GraphModule'
+            f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); leave out what it is "
+            'about by sparsify(…, exclude=…), or take the smaller model as a graph: compact(model, fallback="graph")'
         )
     decision = Decision(
         decision.units, {}, decision.gates

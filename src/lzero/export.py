@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import logging
 import warnings
@@ -18,6 +17,7 @@ from lzero.errors import ArgumentError, MissingExtraError
 from lzero.files import write_atomically
 from lzero.formats import FORMATS, ExportError, Format, one_line, run
 from lzero.structure.capture import Inputs, as_tuple, capture
+from lzero.tensors import duplicate
 from lzero.verify import TOLERANCE
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def export(model: nn.Module, path: str | Path, example_inputs: Inputs) -> None:
     form = _format_of(path)
     _check_plain(model)
     inputs = as_tuple(example_inputs)
-    model = copy.deepcopy(model).eval()
+    model = duplicate(model, model).eval()
     if not form.has_devices:
         model, inputs = model.cpu(), tree_map(lambda x: x.cpu() if isinstance(x, Tensor) else x, inputs)
     with _quiet():

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
 from lzero.errors import LzeroError
 from lzero.structure.analysis import analyse_program
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from lzero.structure.frozen import Structure
     from lzero.structure.rewrite import Alive
     from lzero.structure.units import Dim
+
+
+MODE = "lzero_mode"  # the module of a graph that says whether it is in training
+
+
+class Mode(nn.Module):
+    """Says whether it is in training; as a module it stays a part of the graph when that is pickled."""
+
+    def forward(self) -> bool:
+        """The flag."""
+        return self.training
 
 
 def units_in(analysis: Analysis, structure: Structure) -> Numbering:
@@ -88,7 +99,7 @@ def _switch_modes(program: ExportedProgram, evaluation: ExportedProgram) -> None
     """Let what differs between training and evaluation depend on the module's own `training` flag."""
     graph = program.graph
     with graph.inserting_before(next(node for node in graph.nodes if node.op == "call_function")):
-        training = graph.create_node("get_attr", "training")  # Graph.get_attr knows tensors and modules only
+        training = graph.create_node("call_module", MODE)
     ours = [n for n in _computing(graph) if not _counts_batches(n, training)]
     theirs = _computing(evaluation.graph)
     if [n.target for n in ours] != [n.target for n in theirs]:
@@ -147,12 +158,23 @@ def _over(small: nn.Module, program: ExportedProgram) -> GraphModule:
                 small.register_buffer(name, program.constants[name], persistent=False)
             copied[node] = graph.get_attr(name)
         elif node.op == "output":
-            graph.output(
-                tree_map(
-                    lambda n: copied.get(n, n) if isinstance(n, Node) else n,
-                    node.args[0][0] if len(node.args[0]) == 1 else node.args[0],
-                )
-            )
+            graph.output(_as_returned([copied.get(n, n) for n in node.args[0]], program.call_spec.out_spec))
         else:
             copied[node] = graph.node_copy(node, lambda n: copied[n])
+    small.add_module(MODE, Mode())
     return GraphModule(small, graph, type(small).__name__)
+
+
+def _as_returned(values: list[Any], spec: TreeSpec | None) -> Any:
+    """The outputs in the containers the model returns them in; in a tuple where those are of its own kind."""
+    returned = None if spec is None else tree_unflatten(values, spec)
+    if returned is not None and _is_plain(returned):
+        return returned
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _is_plain(output: Any) -> bool:
+    """Whether Python's own containers hold the outputs: a graph knows no others."""
+    if type(output) in (tuple, list, dict):
+        return all(_is_plain(each) for each in (output.values() if isinstance(output, dict) else output))
+    return output is None or isinstance(output, Node | int | float | str)

@@ -7,7 +7,6 @@ is made a second time, in a copy in double precision in which nothing is constan
 
 from __future__ import annotations
 
-import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from lzero.attach import LOG_ALPHA, gated
 from lzero.decision import Decision
 from lzero.structure.capture import in_mode
 from lzero.surgery import cut_model
+from lzero.tensors import duplicate
 from lzero.verify import verify
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Proof:
 
 def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Trial:
     """The cut of a copy in which no parameter and no input is constant."""
-    other, generator = copy.deepcopy(sparsifier), torch.Generator().manual_seed(0)
+    other, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     if is_double:
         other.model.double()
     for name, parameter in other.model.named_parameters():
@@ -111,7 +111,7 @@ def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tens
 
 def _shapes_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> list[torch.Size] | None:
     """The shapes of what a forward in training mode returns; a copy runs it, because BatchNorm would remember."""
-    trial = copy.deepcopy(model).train()
+    trial = duplicate(model, model).train()
     try:
         with torch.no_grad(), torch.random.fork_rng():
             return [leaf.shape for leaf in tree_leaves(trial(*inputs)) if isinstance(leaf, Tensor)]
@@ -121,7 +121,7 @@ def _shapes_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> list[torch
 
 def plain_copy(sparsifier: Sparsifier) -> nn.Module:
     """A copy of the gated model without gates, in the mode the model is in."""
-    return copy.deepcopy(sparsifier).remove()
+    return duplicate(sparsifier, sparsifier.model).remove()
 
 
 def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:

@@ -67,6 +67,9 @@ def sparsify(
     if units == "weights" and inputs:
         advice = "an input goes when all its weights are closed"
         raise ArgumentError.about("inputs", expected='False with units="weights"', got=inputs, advice=advice)
+    if isinstance(model, torch._dynamo.OptimizedModule):
+        advice = "gate the model itself, then compile it: torch.compile(model)"
+        raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
     positional = tuple(x.detach() if isinstance(x, Tensor) else x for x in as_tuple(example_inputs))

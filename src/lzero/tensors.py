@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from functools import reduce
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+AnyT = TypeVar("AnyT")
 
 
 def last_product(x: Tensor) -> Tensor:
@@ -17,3 +20,13 @@ def last_product(x: Tensor) -> Tensor:
     graph.
     """
     return reduce(mul, x.unbind(-1)) if x.shape[-1] else x.new_ones(x.shape[:-1])
+
+
+def duplicate(thing: AnyT, model: nn.Module) -> AnyT:
+    """A deep copy of a model, or of what holds it; what a forward has left on its modules is copied without its graph.
+
+    `copy.deepcopy` refuses tensors that have been computed, such as activations that a model keeps for later.
+    """
+    kept = (leaf for module in model.modules() for leaf in tree_leaves(list(vars(module).values())))
+    computed = {id(t): t.detach().clone() for t in kept if isinstance(t, Tensor) and not t.is_leaf}
+    return copy.deepcopy(thing, dict(computed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +15,7 @@ from lzero.patch import written_dims
 from lzero.proof import changed_attributes, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.swapping import Layout
+from lzero.tensors import duplicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ def _half_closed(sparsifier: Sparsifier) -> Sparsifier:
 
     Code that takes every other unit, or cuts a width in two, must not come through by luck.
     """
-    trial, generator = copy.deepcopy(sparsifier), torch.Generator().manual_seed(0)
+    trial, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for group in trial.groups:
             size = group.stop - group.start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from lzero.attach import LOG_ALPHA
 from lzero.errors import LzeroError
-from lzero.structure.capture import Inputs, as_tuple, evaluating
+from lzero.structure.capture import Inputs, as_tuple, evaluating, keeping_attributes
+from lzero.tensors import duplicate
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative; half precision rounds at every step
@@ -47,7 +47,7 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
 
 def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, set[torch.dtype]]:
     """The largest difference between the outputs, and their types."""
-    with evaluating(model), evaluating(small), torch.no_grad():
+    with evaluating(model), evaluating(small), keeping_attributes(model), keeping_attributes(small), torch.no_grad():
         expected, got = (_tensors(_seeded(each, inputs)) for each in (model, small))
     if [t.shape for t in expected] != [t.shape for t in got]:
         shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
@@ -59,7 +59,7 @@ def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tu
 def _double(value: Any) -> Any:
     """A copy of a module, or a tensor of numbers that have a fraction, in double precision; others as they are."""
     if isinstance(value, nn.Module):
-        return copy.deepcopy(value).double()
+        return duplicate(value, value).double()
     return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
 
 

@@ -41,7 +41,7 @@ def capture(
     """
     inputs = as_tuple(example_inputs)
     shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
-    with in_mode(model, training), torch.no_grad(), warnings.catch_warnings():
+    with in_mode(model, training), keeping_attributes(model), torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", RECURRENT)
         try:
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
@@ -69,6 +69,19 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def keeping_attributes(model: nn.Module) -> Iterator[None]:
+    """What a forward leaves on modules, such as activations kept for later, is gone after the block."""
+    before = [(module, dict(vars(module))) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, attributes in before:
+            for name in vars(module).keys() - attributes.keys():
+                del vars(module)[name]
+            vars(module).update(attributes)
 
 
 def module_path(node: Node) -> str:

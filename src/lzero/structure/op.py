@@ -9,12 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.flop_counter import FlopCounterMode
 
-from lzero.structure.units import Dim, Ids, Units
+from lzero.errors import UnsupportedError
+from lzero.structure.units import Dim, Ids, Units, free
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+BASE = 1024
 
 
 class Value(tuple[Dim, ...]):
@@ -25,7 +29,21 @@ class Value(tuple[Dim, ...]):
 
 def sizes(tensor: Tensor) -> tuple[int, ...]:
     """A tensor's shape in numbers; of a size left open, the example's."""
-    return tuple(size.node.hint if isinstance(size, torch.SymInt) else size for size in tensor.shape)
+    shape = [size.node.hint if isinstance(size, torch.SymInt) else size for size in tensor.shape]
+    if None in shape:
+        why = "a size depends on the values of a tensor, as after boolean indexing or nonzero"
+        raise UnsupportedError(f"{why}: what cannot be counted cannot be cut; keep the size and mask instead")
+    return tuple(shape)
+
+
+def _macs(node: Node) -> int:
+    """The multiply–accumulates of an operation on the example, as torch counts them."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return 0
+    arguments = tree_map(lambda a: a.meta.get("val") if isinstance(a, Node) else a, (node.args, node.kwargs))
+    with FlopCounterMode(display=False) as counter:
+        node.target(*arguments[0], **arguments[1])
+    return int(counter.get_total_flops()) // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +109,13 @@ class Op:
             self.units.pin(dim.labels, self.because(why))
 
     def stays(self, arguments: Sequence[Any], why: str) -> Value | list[Value]:
-        """Pin whatever the operation touches, and return units that say so."""
+        """Pin whatever the operation touches, and return units that say so; its work is counted as torch counts it."""
         leaves = tree_leaves(arguments, is_leaf=lambda argument: isinstance(argument, Value))
         for value in leaves:
             if isinstance(value, Value):
                 self.pin(value, why)
         outputs = [Value(self.units.opaque(size, self.because(why)) for size in shape) for shape in self.shapes]
+        self._multiplies_always(_macs(self.node))
         return outputs[0] if isinstance(self.node.meta.get("val"), Tensor) else outputs
 
     def unite(self, one: Dim, other: Dim) -> Dim:
@@ -133,6 +152,15 @@ class Op:
     def multiplies(self, *dims: Dim) -> None:
         """Count the multiply–accumulates of this operation: the product of these sizes."""
         self._findings.products.append(Product(self.path, dims))
+
+    def _multiplies_always(self, count: int) -> None:
+        """Count multiply–accumulates whose number no removal changes, digit by digit: sizes stay small."""
+        place = 0
+        while count:
+            count, digit = divmod(count, BASE)
+            if digit:
+                self.multiplies(free(digit), *[free(BASE)] * place)
+            place += 1
 
     def broadcast(self, values: Sequence[Value]) -> Value:
         """The dimensions of an elementwise operation: equal sizes are united, ones stretch."""

@@ -25,6 +25,8 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
     if strategy not in STRATEGIES:
         expected, advice = " or ".join(STRATEGIES), "for FSDP2 write the loop yourself: sparsify works under it"
         raise ArgumentError.about("strategy", expected=expected, got=strategy, advice=advice)
+    if devices < 1:
+        raise ArgumentError.about("devices", expected="a whole number above 0", got=devices)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", here)) // here
     try:

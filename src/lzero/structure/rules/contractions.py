@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from string import ascii_letters
+
 from lzero.structure.op import Op, Value
 from lzero.structure.registry import register_rule
 from lzero.structure.units import Dim, free
@@ -50,16 +52,14 @@ def bilinear(op: Op, left: Value, right: Value, weight: Value, bias: Value | Non
 
 
 @register_rule("aten.einsum.default")
-def einsum(op: Op, equation: str, operands: list[Value], path: object = None) -> Value:
+def einsum(op: Op, equation: str, operands: list[Value], path: object = None) -> Value | list[Value]:
     """Letters are dimensions: shared ones are united, missing ones are summed over."""
     del path
-    inputs, _, output = equation.replace(" ", "").partition("->")
-    if "." in equation or not output or len(operands) > 2:
-        for operand in operands:
-            op.pin(operand, f"einsum {equation!r} is not followed")
-        return Value(op.units.opaque(size, op.because(f"einsum {equation!r}")) for size in op.shapes[0])
+    if len(operands) > 2:
+        return op.stays(operands, f"einsum {equation!r} is not followed")
+    inputs, output = _spelled_out(equation, operands)
     dims: dict[str, list[Dim]] = {}
-    for letters, operand in zip(inputs.split(","), operands, strict=True):
+    for letters, operand in zip(inputs, operands, strict=True):
         for letter, dim in zip(letters, operand, strict=True):
             dims.setdefault(letter, []).append(dim)
     for letter, same in dims.items():
@@ -68,6 +68,19 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
     if any(len(dims[letter]) == 2 for letter in summed):  # what one operand alone is summed over goes first
         op.multiplies(*(same[-1] for letter, same in dims.items() if letter not in summed or len(same) == 2))
     return Value(dims[letter][0].without_sources() for letter in output)
+
+
+def _spelled_out(equation: str, operands: list[Value]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result, with those that "..." and a missing result stand for."""
+    left, arrow, output = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    # How many dimensions the dots of each operand stand for; they are aligned at the right.
+    dots = [len(operand) - len(term.replace("...", "")) for term, operand in zip(terms, operands, strict=True)]
+    unused = "".join(letter for letter in ascii_letters if letter not in equation)[: max(dots)]
+    inputs = [term.replace("...", unused[len(unused) - count :]) for term, count in zip(terms, dots, strict=True)]
+    if not arrow:
+        output = "..." + "".join(sorted(letter for letter in left if letter.isalpha() and left.count(letter) == 1))
+    return inputs, output.replace("...", unused)
 
 
 def _einsum_letter(op: Op, same: list[Dim], *, summed: bool) -> None:

@@ -1,0 +1,81 @@
+"""Sums of products are followed, and counted where they are not, as torch counts them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import lzero
+
+
+class Between(nn.Module):
+    """A dense layer, a contraction of it with a parameter, and a head."""
+
+    def __init__(self, contraction, *shapes):
+        super().__init__()
+        self.first, self.head = nn.Linear(6, 10), nn.Linear(7, 3)
+        self.contraction = contraction
+        self.weights = nn.ParameterList(nn.Parameter(torch.randn(shape)) for shape in shapes)
+
+    def forward(self, x):
+        return self.head(self.contraction(self.first(x).tanh(), *self.weights).tanh())
+
+
+FOLLOWED = {
+    "letters": (lambda h, w: torch.einsum("bni,io->bno", h, w), (10, 7)),
+    "dots": (lambda h, w: torch.einsum("...i,io->...o", h, w), (10, 7)),
+    "dots of both": (lambda h, w: torch.einsum("...i,...io->...o", h, w), (5, 10, 7)),
+    "no result": (lambda h, w: torch.einsum("bni,io", h, w), (10, 7)),
+    "dots and no result": (lambda h, w: torch.einsum("...i,io", h, w), (10, 7)),
+}
+COUNTED = {
+    "three operands": (lambda h, v, w: torch.einsum("bni,ij,jo->bno", h, v, w), (10, 9), (9, 7)),
+    "tensordot": (lambda h, w: torch.tensordot(h, w, dims=([2], [0])), (10, 7)),
+    "inner": (torch.inner, (7, 10)),
+}
+
+
+def macs(model, x):
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.eval()(x)
+    return counter.get_total_flops() // 2
+
+
+@pytest.mark.parametrize("case", [*FOLLOWED, *COUNTED])
+def test_the_work_is_what_torch_counts(case):
+    model, x = Between(*(FOLLOWED | COUNTED)[case]), torch.randn(2, 5, 6)
+    assert lzero.measure(model, x).macs.dense == macs(model, x)
+
+
+@pytest.mark.parametrize("case", FOLLOWED)
+def test_units_are_removed_through_einsum(case):
+    model, x = Between(*FOLLOWED[case]).double(), torch.randn(2, 5, 6).double()
+    sparsifier = lzero.sparsify(model, x)
+    first = next(group for group in sparsifier.groups if group.name == "first")
+    sparsifier.log_alpha.data[first.span][:4] = -9.0
+    small = lzero.compact(model)
+    assert small.first.out_features == 6
+    assert lzero.verify(model, small, x) < 1e-12
+    assert lzero.measure(model, x).macs.realised == macs(small, x)
+
+
+@pytest.mark.parametrize("case", COUNTED)
+def test_what_is_not_followed_stays_and_the_plan_says_so(case):
+    model, x = Between(*COUNTED[case]), torch.randn(2, 5, 6)
+    with pytest.raises(lzero.LzeroError, match="can be removed") as error:
+        lzero.sparsify(model, x)
+    assert "first" in str(error.value)
+
+
+def test_sizes_that_depend_on_values_are_refused_in_words():
+    class Choosing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            h = self.first(x).relu()
+            return self.second(h[h.sum(-1) > 0])
+
+    with pytest.raises(lzero.LzeroError, match="a size depends on the values of a tensor"):
+        lzero.sparsify(Choosing(), torch.randn(4, 6))
