@@ -1,7 +1,8 @@
-"""Whether a model can run in parts: half of the units of a copy are removed, and it must compute the same."""
+"""Whether a model can be cut, or run in parts: without half of its units a copy must compute the same."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lzero.decision import Decision
+    from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
     from lzero.structure.units import Ids
 
@@ -40,6 +42,26 @@ def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None
         raise UnsupportedError("torch.compile would compile anew for the sizes of each step; pass a model without it")
 
 
+def check_cuttable(sparsifier: Sparsifier) -> None:
+    """Refuse, before anything is trained, a model that nothing smaller could be made of in the end."""
+    why = _why_not_cut(_half_closed(sparsifier))
+    if why is None:
+        return
+    alone = [group for group in sparsifier.groups if _why_not_cut(_half_closed(sparsifier, group)) is not None]
+    names = [group.name for group in alone or sparsifier.groups]
+    advice = f"leave them out by exclude = {json.dumps(['*/inner', *names])}, in a recipe gates.exclude"
+    raise UnsupportedError(f"removing half of the units of {', '.join(names)} fails: {why}; {advice}")
+
+
+def _why_not_cut(trial: Sparsifier) -> str | None:
+    with torch.random.fork_rng():
+        try:
+            cut_copy(trial, decide(trial), fallback="error")
+        except LzeroError as error:
+            return str(error).partition(";")[0]
+    return None
+
+
 def proven_layout(sparsifier: Sparsifier) -> Layout:
     """The layout of a model once a copy of it has been cut and computes the same; the model is left alone."""
     layout, trial = Layout(sparsifier), _half_closed(sparsifier)
@@ -57,8 +79,8 @@ def proven_layout(sparsifier: Sparsifier) -> Layout:
     return layout
 
 
-def _half_closed(sparsifier: Sparsifier) -> Sparsifier:
-    """A copy in which half of each group's gates are closed, at random but more of the later ones.
+def _half_closed(sparsifier: Sparsifier, only: GateGroup | None = None) -> Sparsifier:
+    """A copy in which half of each group's gates, or of one group's, are closed, at random but more of the later ones.
 
     Code that takes every other unit, or cuts a width in two, must not come through by luck.
     """
@@ -69,7 +91,8 @@ def _half_closed(sparsifier: Sparsifier) -> Sparsifier:
             earliest = torch.rand(size, generator=generator) + torch.linspace(0, 1, size)
             closed = earliest.argsort()[(size + 1) // 2 :].to(trial.log_alpha.device)
             trial.log_alpha[group.span] = 100.0
-            trial.log_alpha[group.span][closed] = -100.0
+            if only is None or group.start == only.start:
+                trial.log_alpha[group.span][closed] = -100.0
     return trial
 
 

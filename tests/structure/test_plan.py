@@ -206,6 +206,7 @@ def test_a_user_teaches_an_operation_in_a_few_lines(monkeypatch):
 
 
 REFUSED = {
+    "a compiled model": (lambda m, x: sparsify(torch.compile(m), x), "gate the model itself, then compile it"),
     "unknown units": (lambda m, x: sparsify(m, x, units="neurons"), 'units: expected "structure" or "paper" or'),
     "a list of inputs": (lambda m, x: sparsify(m, [x]), "example_inputs: expected a tensor or a tuple"),
     "a glob without match": (

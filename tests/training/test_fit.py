@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -177,6 +178,42 @@ def perceptron(width):
 def test_models_that_cannot_be_made_are_refused(name, message, few):
     with pytest.raises(lzero.LzeroError, match=message):
         fit(recipes.load("digits", [f"model.name={name}"]), dataset=few)
+
+
+class Halving(nn.Module):
+    """One layer whose units change places by halves, which no cut of it survives, and one that can be cut."""
+
+    def __init__(self):
+        super().__init__()
+        self.swapped, self.free, self.head = nn.Linear(64, 16), nn.Linear(16, 12), nn.Linear(12, 10)
+
+    def forward(self, x):
+        halves = self.swapped(x.flatten(1)).relu().chunk(2, 1)
+        return self.head(self.free(torch.cat(halves[::-1], 1)).relu())
+
+
+UNFIT = {
+    "with too few scores": (perceptron(8)[:2], "returns a tensor of scores, (batch, 10), got (1, 8)"),
+    "that returns images": (nn.Identity(), "returns a tensor of scores, (batch, 10), got (1, 1, 8, 8)"),
+    "for other images": (nn.Linear(3, 10), "takes images of (1, 1, 8, 8), got RuntimeError: mat1 and mat2"),
+    "that cannot be cut": (Halving(), "units of swapped fails: the Python code of Halving relies on"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_networks_that_would_fail_in_the_end_are_refused_at_the_beginning(name, few, tmp_path):
+    model, message = UNFIT[name]
+    with pytest.raises(lzero.LzeroError, match=re.escape(message)):
+        fit(recipes.load("digits", ["training.epochs=1"]), tmp_path / "run", model=model, dataset=few)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_what_cannot_be_cut_is_left_out_as_the_refusal_says(few):
+    recipe = recipes.load(
+        "digits", ["training.epochs=1", 'gates.exclude=["*/inner", "swapped"]', "objective.kind=penalty"]
+    )
+    outcome = fit(recipe, model=Halving(), dataset=few)
+    assert [layer.name for layer in outcome.layers] == ["free"]
 
 
 def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path):

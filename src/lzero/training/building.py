@@ -11,13 +11,16 @@ import torch
 from torch import Generator, Tensor
 
 from lzero.data import Batches, statistics
+from lzero.errors import ArgumentError
 from lzero.provenance import commit
+from lzero.structure.capture import evaluating, keeping_attributes
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers
 from lzero.training.outcome import widths_of
 from lzero.training.parts import make_gates, make_model, make_objective, parts_of, start_from
 from lzero.training.processes import processes
 from lzero.training.session import Session
+from lzero.trial import check_cuttable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -49,7 +52,11 @@ def build(
     train, test = parts_of(recipe, dataset)
     batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
     steps = gated_steps(recipe, len(batches))
-    sparsifier = make_gates(recipe, model, torch.zeros(1, *dataset.shape, device=device))
+    example = torch.zeros(1, *dataset.shape, device=device)
+    _check_outputs(model, example, len(dataset.classes))
+    sparsifier = make_gates(recipe, model, example)
+    if sparsifier is not None:
+        check_cuttable(sparsifier)
     # What differs between processes comes from generators of its own; all else is drawn alike by all of them.
     gate_noise = Generator(device).manual_seed(seed + rank * (recipe.gates.noise == "own"))
     if sparsifier is not None:
@@ -76,6 +83,20 @@ def build(
     session.set_up()
     session.average = Polyak(model, recipe.training.average) if recipe.training.average else None
     return session
+
+
+def _check_outputs(model: nn.Module, example: Tensor, classes: int) -> None:
+    """Refuse a network whose outputs are not scores of all classes."""
+    with evaluating(model), keeping_attributes(model), torch.no_grad(), torch.random.fork_rng():
+        try:
+            output = model(example)
+        except Exception as error:  # whatever the model's code raises
+            expected = f"a network that takes images of {tuple(example.shape)}"
+            raise ArgumentError.about("model", expected=expected, got=f"{type(error).__name__}: {error}") from error
+    if not isinstance(output, Tensor) or output.dim() != 2 or output.shape[1] < classes:
+        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        expected = f"a network that returns a tensor of scores, (batch, {classes})"
+        raise ArgumentError.about("model", expected=expected, got=got)
 
 
 def gated_steps(recipe: Recipe, per_epoch: int) -> int:
