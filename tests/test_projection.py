@@ -205,8 +205,9 @@ def test_each_estimator_has_its_own_edge(estimator):
 def test_rounded_widths_fit_the_budget():
     sparsifier = gated("LeNet-5")
     objective = Constraint(sparsifier, 0.5, "params")
-    with pytest.warns(BudgetWarning):
+    with pytest.warns(BudgetWarning) as told:
         small = lzero.compact(sparsifier.model, budget=objective, round_to=4)
+    assert told[0].filename == __file__  # where it was called
     assert [small[k].weight.shape[0] in (size, *range(4, size, 4)) for k, size in ((0, 6), (3, 10), (7, 30))] == [
         True
     ] * 3

@@ -26,14 +26,15 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
     """Set as few whole-number attributes as make the model work; False, and nothing set, where none do.
 
     A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
-    Attributes of one name are set together; `works` verifies the outputs.
+    Attributes of one name are set together; `works` verifies the outputs. Norms without weights get theirs in any case.
     """
-    by_name: dict[str, list[Change]] = {}
-    for change in _candidates(small, changed_sizes(analysis, alive)):
+    sizes, by_name = changed_sizes(analysis, alive), dict[str, list[Change]]()
+    norms = _norms(small, sizes)
+    for change in _candidates(small, sizes):
         by_name.setdefault(change[1], []).append(change)
-    for count in range(1, len(by_name) + 1):
+    for count in range(0 if norms else 1, len(by_name) + 1):
         for names in combinations(by_name, count):
-            changes = [change for name in names for change in by_name[name]]
+            changes = [*norms, *(change for name in names for change in by_name[name])]
             for module, name, _, new in changes:
                 setattr(module, name, new)
             if works():
@@ -41,6 +42,17 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
             for module, name, old, _ in changes:
                 setattr(module, name, old)
     return False
+
+
+def _norms(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
+    """The sizes of group norms that no weight tells."""
+    found: list[Change] = []
+    for path, module in small.named_modules():
+        if isinstance(module, nn.GroupNorm) and module.weight is None and module.num_channels in sizes.get(path, {}):
+            old, new = module.num_channels, sizes[path][module.num_channels]
+            found.append((module, "num_channels", old, new))
+            found.append((module, "num_groups", module.num_groups, module.num_groups * new // old))
+    return found
 
 
 def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
@@ -54,13 +66,16 @@ def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Chan
 
 
 def changed_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
-    """For each module path: old size → new size of the dimensions its operations write down, where they agree."""
+    """For each module path: old size → new size of the dimensions its operations write down, where changed ones agree.
+
+    Of eight heads eight deep, five may be left: eight becomes five, where it stands for heads.
+    """
     seen: dict[str, dict[int, set[int]]] = {}
     for path, dims in written_dims(analysis, alive).items():
         for dim in dims:
             seen.setdefault(path, {}).setdefault(dim.size, set()).add(int(alive(dim).sum()))
     return {
-        path: {old: next(iter(new)) for old, new in sizes.items() if len(new) == 1 and new != {old}}
+        path: {old: next(iter(new - {old})) for old, new in sizes.items() if len(new - {old}) == 1}
         for path, sizes in seen.items()
     }
 

@@ -180,6 +180,19 @@ def test_models_that_cannot_be_made_are_refused(name, message, few):
         fit(recipes.load("digits", [f"model.name={name}"]), dataset=few)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"devices": 0}, "devices: expected a whole number above 0, got 0"),
+        ({"accelerator": "tpu"}, "accelerator, devices, strategy: "),
+        ({"accelerator": "abacus"}, "accelerator, devices, strategy: "),
+    ],
+)
+def test_machines_that_do_not_exist_are_refused(options, message, few):
+    with pytest.raises(lzero.LzeroError, match=message):
+        fit(recipes.load("digits"), dataset=few, **options)
+
+
 class Halving(nn.Module):
     """One layer whose units change places by halves, which no cut of it survives, and one that can be cut."""
 

@@ -28,6 +28,7 @@ def test_settings_are_changed_by_their_path():
     ("change", "message"),
     [
         ("objectiv.target=1", r"objectiv: there is no such setting; did you mean objective\?"),
+        ("epoch=1", r"epoch: there is no such setting; did you mean training\.epochs\?"),
         ("objective.tarket=1", r"objective\.tarket: there is no such setting; did you mean target\?"),
         ("objective.target=[1]", r"objective\.target: expected a number or a text or a table, got \[1\]"),
         ("training.epochs=2.5", r"training\.epochs: expected a whole number, got 2\.5"),

@@ -30,8 +30,9 @@ def test_what_is_there_is_not_trained_again(tmp_path):
     over = {"optimizer.lr": [0.01, 0.001]}
     settings = {"changes": SHORT, "accelerator": "cpu", "workers": 1, "on_trial": told.append}
     first = sweep("digits", over, tmp_path, **settings)
-    with pytest.raises(ArgumentError, match="--resume"):
-        sweep("digits", over, tmp_path, **settings)
+    for again in (over, {"optimizer.lr": [0.1]}):  # which would leave a table without the first
+        with pytest.raises(ArgumentError, match="--resume"):
+            sweep("digits", again, tmp_path, **settings)
     assert sweep("digits", over, tmp_path, resume=True, **settings) == first == told
 
 

@@ -34,16 +34,21 @@ def read(cls: type[T], given: Mapping[str, Any], path: str = "") -> T:
     hints, known = get_type_hints(cls), {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     for key in given:
         if key not in known:
-            raise SettingError(f"{path}{key}: there is no such setting; {_nearest(key, list(known))}")
+            raise SettingError(f"{path}{key}: there is no such setting; {_nearest(key, hints)}")
     missing = [n for n, f in known.items() if n not in given and f.default is MISSING and f.default_factory is MISSING]
     if missing:
         raise SettingError(f"{path}{missing[0]}: this setting is missing")
     return cls(**{key: convert(value, hints[key], f"{path}{key}") for key, value in given.items()})
 
 
-def _nearest(key: str, known: list[str]) -> str:
+def _nearest(key: str, hints: Mapping[str, Any]) -> str:
+    """The setting of that name or nearly so, here or a table deeper; else all that are here."""
+    inner = {
+        each.name: f"{name}.{each.name}" for name, hint in hints.items() if is_dataclass(hint) for each in fields(hint)
+    }
+    known = {**inner, **{name: name for name in hints}}
     close = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(hints)}"
 
 
 def convert(value: Any, hint: Any, path: str) -> Any:

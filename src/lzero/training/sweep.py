@@ -46,10 +46,11 @@ def sweep(
     [0.01, 0.001]
     """
     trials = list(plan(recipe, over, Path(folder), seeds, changes))
-    if not resume and any(trial.folder.exists() for trial in trials):
+    table = Path(folder) / "sweep.json"
+    if not resume and any(path.exists() for path in (table, *(trial.folder for trial in trials))):
         raise ArgumentError.about(
             "folder",
-            expected="one without these trainings",
+            expected="one without a sweep",
             got=folder,
             advice="go on with --resume, or choose another",
         )
@@ -62,7 +63,7 @@ def sweep(
     ):
         on_trial(trial.row())
     rows = [trial.row() for trial in trials]
-    with write_atomically(Path(folder) / "sweep.json") as temporary:
+    with write_atomically(table) as temporary:
         temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     return rows
 
