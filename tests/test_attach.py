@@ -134,6 +134,16 @@ def test_state_dict_round_trip(lenet):
     assert torch.equal(other.eval()(x), model.eval()(x))
 
 
+def test_functional_calls_take_parameters_from_outside(lenet):
+    model, x = lenet
+    model.eval()
+    tensors = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    assert torch.equal(torch.func.functional_call(model, tensors, (x,)), model(x))
+    gradients = torch.func.grad(lambda given: torch.func.functional_call(model, given, (x,)).square().sum())(tensors)
+    model(x).square().sum().backward()
+    torch.testing.assert_close(gradients[LOG_ALPHA], sparsifier_of(model).log_alpha.grad)
+
+
 def test_compile_as_one_graph(lenet):
     model, x = lenet
     compiled = torch.compile(model, fullgraph=True)

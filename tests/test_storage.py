@@ -38,6 +38,24 @@ def test_the_dense_constructor_and_the_file_make_the_small_model(name, tmp_path)
     assert verify(small, load(build(name)[0], tmp_path / "again.safetensors"), x, tolerance=1e-12) <= 1e-12
 
 
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_a_model_without_memory_gets_it_from_the_file(is_tied, tmp_path):
+    def make():
+        layers = [nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 6)]
+        layers[2].weight = layers[1].weight if is_tied else layers[2].weight
+        return nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())))
+
+    model, x = make(), torch.randn(3, 6)
+    set_gates(sparsify(model, x), 0.5)
+    small = compact(model)
+    save(small, tmp_path / "small.safetensors")
+    with torch.device("meta"):
+        bare = make()
+    again = load(bare, tmp_path / "small.safetensors")
+    assert torch.equal(again(x), small(x))
+    assert (again[4].weight is again[2].weight) == is_tied
+
+
 def test_the_plan_names_sites_and_kept_units(tmp_path):
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
     sparsifier = sparsify(model, torch.randn(1, 4))

@@ -60,7 +60,7 @@ class Bank:
 
     def draw(self, root: nn.Module) -> Tensor:
         """The gates of one forward: a sample in training, the estimate in evaluation."""
-        law = self.law(root.get_parameter(LOG_ALPHA))
+        law = self.law(getattr(root, LOG_ALPHA))  # a plain tensor under torch.func.functional_call
         if not root.training:
             return law.estimate(self.estimator)
         gates = law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1)

@@ -86,10 +86,11 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and persistent buffers, each shared one once."""
-    state = model.state_dict()
+    state = model.state_dict(keep_vars=True)
     first: dict[object, str] = {}
     for name, tensor in state.items():
-        whole = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        memory = id(tensor) if tensor.is_meta else tensor.data_ptr()
+        whole = (memory, tensor.shape, tensor.stride(), tensor.dtype)
         first.setdefault(whole if tensor.numel() else name, name)
     return {name: state[name].detach().contiguous().clone() for name in first.values()}
 
@@ -168,7 +169,7 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
         for name, old in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             full = f"{path}.{name}" if path else name
             if id(old) not in made and full in tensors:
-                new = tensors[full].to(old.device)
+                new = tensors[full] if old.is_meta else tensors[full].to(old.device)
                 made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
             if id(old) in made:
                 (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[id(old)]
