@@ -26,10 +26,15 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
     """Set as few whole-number attributes as make the model work; False, and nothing set, where none do.
 
     A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
-    Attributes of one name are set together; `works` verifies the outputs. Norms without weights get theirs in any case.
+    Attributes of one name are set together; `works` verifies the outputs. Where 8 is the number of heads and their
+    depth, and 5 heads are left, 8 may become 5; this is tried last. Norms without weights get their sizes in any case.
     """
-    sizes, by_name = changed_sizes(analysis, alive), dict[str, list[Change]]()
-    norms = _norms(small, sizes)
+    sure, possible = (changed_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
+    return _patch(small, sure, works) or (possible != sure and _patch(small, possible, works))
+
+
+def _patch(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callable[[], bool]) -> bool:
+    norms, by_name = _norms(small, sizes), dict[str, list[Change]]()
     for change in _candidates(small, sizes):
         by_name.setdefault(change[1], []).append(change)
     for count in range(0 if norms else 1, len(by_name) + 1):
@@ -65,19 +70,23 @@ def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Chan
     return found
 
 
-def changed_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
-    """For each module path: old size → new size of the dimensions its operations write down, where changed ones agree.
+def changed_sizes(analysis: Analysis, alive: Alive, *, is_sure: bool) -> dict[str, dict[int, int]]:
+    """For each module path: old size → new size of the dimensions its operations write down, where they agree.
 
-    Of eight heads eight deep, five may be left: eight becomes five, where it stands for heads.
+    If it need not be sure, dimensions that keep their size may have the old one too.
     """
     seen: dict[str, dict[int, set[int]]] = {}
     for path, dims in written_dims(analysis, alive).items():
         for dim in dims:
             seen.setdefault(path, {}).setdefault(dim.size, set()).add(int(alive(dim).sum()))
     return {
-        path: {old: next(iter(new - {old})) for old, new in sizes.items() if len(new - {old}) == 1}
+        path: {old: min(new - {old}) for old, new in sizes.items() if _agree(old, new, is_sure=is_sure)}
         for path, sizes in seen.items()
     }
+
+
+def _agree(old: int, new: set[int], *, is_sure: bool) -> bool:
+    return len(new - {old}) == 1 and not (is_sure and old in new)
 
 
 def written_dims(analysis: Analysis, alive: Alive) -> dict[str, list[Dim]]:

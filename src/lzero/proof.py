@@ -7,6 +7,8 @@ is made a second time, in a copy in double precision in which nothing is constan
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.attach import LOG_ALPHA, gated
 from lzero.decision import Decision
-from lzero.structure.capture import in_mode
+from lzero.structure.capture import in_mode, keeping_attributes
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate
 from lzero.verify import verify
@@ -54,17 +56,21 @@ class Proof:
         return self._failure_in_training(small)
 
     def _failure_in_training(self, small: nn.Module) -> str | None:
-        inputs = self._sparsifier.example_inputs
-        expected, got = (_shapes_in_training(model, inputs) for model in (self._plain, small))
-        if expected is None or expected == got:
+        if self._training is None:
+            return None
+        got = _shapes_in_training(small, self._sparsifier.example_inputs)
+        if got == self._training:
             return None
         if got is None:
             return "in training it reads units that it does not read in evaluation"
         return "in training it returns units that it does not return in evaluation"
 
     @cached_property
-    def _plain(self) -> nn.Module:
-        return plain_copy(self._sparsifier)
+    def _training(self) -> list[torch.Size] | None:
+        """The shapes of what the model returns in training."""
+        if self._trial is not None:
+            return _shapes_in_training(self._trial.dense, self._trial.inputs)
+        return _shapes_in_training(plain_copy(self._sparsifier), self._sparsifier.example_inputs)
 
     @cached_property
     def _trial(self) -> Trial | None:
@@ -91,7 +97,8 @@ def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) 
             parameter.data = _noise(parameter, generator, SCALE)
     inputs = tree_map(lambda x: _awake_input(x, generator, is_double=is_double), sparsifier.example_inputs)
     values, whole = folded(other, decision), np.ones_like(decision.units)
-    small, dense = plain_copy(other), other.remove()
+    dense = other.remove()
+    small = duplicate(dense, dense)
     cut_model(small, sparsifier.structure, decision, values)
     cut_model(dense, sparsifier.structure, Decision(whole, {}, decision.gates), values)
     return Trial(dense, small, inputs)
@@ -110,13 +117,27 @@ def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tens
 
 
 def _shapes_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> list[torch.Size] | None:
-    """The shapes of what a forward in training mode returns; a copy runs it, because BatchNorm would remember."""
-    trial = duplicate(model, model).train()
+    """The shapes of what a forward in training mode returns; None where it does not come through."""
     try:
-        with torch.no_grad(), torch.random.fork_rng():
-            return [leaf.shape for leaf in tree_leaves(trial(*inputs)) if isinstance(leaf, Tensor)]
+        with in_mode(model, training=True), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
+            return [leaf.shape for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
     except Exception:  # whatever the model's code raises
         return None
+
+
+@contextmanager
+def keeping_buffers(model: nn.Module) -> Iterator[None]:
+    """What a forward in training leaves on modules, as BatchNorm's averages, is undone after the block."""
+    before = [(module, dict(module._buffers)) for module in model.modules()]
+    numbers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with keeping_attributes(model):
+        try:
+            yield
+        finally:
+            for module, buffers in before:
+                module._buffers.update(buffers)
+            for buffer, number in numbers:
+                buffer.copy_(number)
 
 
 def plain_copy(sparsifier: Sparsifier) -> nn.Module:
