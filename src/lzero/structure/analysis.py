@@ -123,6 +123,7 @@ def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
     op = Op(node, module_path(node), findings)
     rule = find_rule(node.target)
     if rule is None:
+        op.multiplies_as_it_is()
         return op.stays([*arguments, *named.values()], f"{op.name} has no rule")
     result: Any = rule(op, *arguments, **named)
     return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result

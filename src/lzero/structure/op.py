@@ -109,13 +109,12 @@ class Op:
             self.units.pin(dim.labels, self.because(why))
 
     def stays(self, arguments: Sequence[Any], why: str) -> Value | list[Value]:
-        """Pin whatever the operation touches, and return units that say so; its work is counted as torch counts it."""
+        """Pin whatever the operation touches, and return units that say so."""
         leaves = tree_leaves(arguments, is_leaf=lambda argument: isinstance(argument, Value))
         for value in leaves:
             if isinstance(value, Value):
                 self.pin(value, why)
         outputs = [Value(self.units.opaque(size, self.because(why)) for size in shape) for shape in self.shapes]
-        self._multiplies_always(_macs(self.node))
         return outputs[0] if isinstance(self.node.meta.get("val"), Tensor) else outputs
 
     def unite(self, one: Dim, other: Dim) -> Dim:
@@ -153,9 +152,9 @@ class Op:
         """Count the multiply–accumulates of this operation: the product of these sizes."""
         self._findings.products.append(Product(self.path, dims))
 
-    def _multiplies_always(self, count: int) -> None:
-        """Count multiply–accumulates whose number no removal changes, digit by digit: sizes stay small."""
-        place = 0
+    def multiplies_as_it_is(self) -> None:
+        """Count the multiply–accumulates of this operation as torch does: a number that no removal changes."""
+        count, place = _macs(self.node), 0  # digit by digit, so that sizes stay small
         while count:
             count, digit = divmod(count, BASE)
             if digit:

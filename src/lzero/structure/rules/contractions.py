@@ -56,6 +56,7 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
     """Letters are dimensions: shared ones are united, missing ones are summed over."""
     del path
     if len(operands) > 2:
+        op.multiplies_as_it_is()
         return op.stays(operands, f"einsum {equation!r} is not followed")
     inputs, output = _spelled_out(equation, operands)
     dims: dict[str, list[Dim]] = {}
