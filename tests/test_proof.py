@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import lzero
+from lzero import cutting
 from lzero.decision import decide
 from lzero.proof import Proof
 from lzero.subnetwork import Subnetwork
@@ -134,3 +135,24 @@ def test_a_model_may_keep_what_it_computed():
     assert sparsifier.shrink() == 6
     assert model.features is features
     assert model.features.grad_fn is not None
+
+
+class Off(nn.Module):
+    """A graph that is wrong wherever its inputs are not zero."""
+
+    def __init__(self, graph):
+        super().__init__()
+        self.graph = graph
+
+    def forward(self, x):
+        return self.graph(x) + 0.01 * x.sum(-1, keepdim=True)
+
+
+def test_a_wrong_graph_is_refused_where_outputs_do_not_show_it(monkeypatch):
+    model, x = Swapping(), torch.zeros(4, 6)
+    gated(model, x)
+    assert lzero.verify(model, lzero.compact(model, fallback="graph"), torch.randn(4, 6)) < 1e-5
+    right = cutting.graph_model
+    monkeypatch.setattr(cutting, "graph_model", lambda *arguments: Off(right(*arguments)))
+    with pytest.raises(lzero.LzeroError, match="the outputs differ"):
+        lzero.compact(model, fallback="graph")

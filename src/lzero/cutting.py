@@ -16,7 +16,6 @@ from lzero.patch import patch_attributes
 from lzero.proof import Proof, changed_attributes, folded, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.surgery import cut_model
-from lzero.verify import verify
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -113,13 +112,12 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
             f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); leave out what it is "
             'about by sparsify(…, exclude=…), or take the smaller model as a graph: compact(model, fallback="graph")'
         )
-    decision = Decision(
-        decision.units, {}, decision.gates
-    )  # closed columns stay, as zeros: a graph has no index layers
+    # Closed columns stay, as zeros: a graph has no index layers.
+    decision = Decision(decision.units, {}, decision.gates)
     small = plain_copy(sparsifier)
     cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
     graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
-    verify(model, graph, inputs)
+    Proof(sparsifier, decision).check_graph(graph)
     return graph.train(model.training)
 
 

@@ -22,7 +22,7 @@ from lzero.decision import Decision
 from lzero.structure.capture import in_mode, keeping_attributes
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate
-from lzero.verify import verify
+from lzero.verify import TOLERANCE, verify
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -55,10 +55,20 @@ class Proof:
             return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
         return self._failure_in_training(small)
 
+    def check_graph(self, graph: nn.Module) -> None:
+        """The same for a graph of the cut model, which may have single precision written in; raises."""
+        verify(self._sparsifier.model, graph, self._sparsifier.example_inputs)
+        if self._trial is None:
+            return
+        other = duplicate(graph, graph).to(next(self._trial.small.parameters()))
+        other.load_state_dict(self._trial.small.state_dict(), strict=False)
+        if _shapes_in_mode(other, self._trial.inputs, training=False) is not None:
+            verify(self._trial.dense, other, self._trial.inputs, tolerance=TOLERANCE[torch.float32])
+
     def _failure_in_training(self, small: nn.Module) -> str | None:
         if self._training is None:
             return None
-        got = _shapes_in_training(small, self._sparsifier.example_inputs)
+        got = _shapes_in_mode(small, self._sparsifier.example_inputs, training=True)
         if got == self._training:
             return None
         if got is None:
@@ -69,8 +79,8 @@ class Proof:
     def _training(self) -> list[torch.Size] | None:
         """The shapes of what the model returns in training."""
         if self._trial is not None:
-            return _shapes_in_training(self._trial.dense, self._trial.inputs)
-        return _shapes_in_training(plain_copy(self._sparsifier), self._sparsifier.example_inputs)
+            return _shapes_in_mode(self._trial.dense, self._trial.inputs, training=True)
+        return _shapes_in_mode(plain_copy(self._sparsifier), self._sparsifier.example_inputs, training=True)
 
     @cached_property
     def _trial(self) -> Trial | None:
@@ -116,10 +126,10 @@ def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tens
     return (scale * torch.randn(like.shape, generator=generator)).to(like)
 
 
-def _shapes_in_training(model: nn.Module, inputs: tuple[Any, ...]) -> list[torch.Size] | None:
-    """The shapes of what a forward in training mode returns; None where it does not come through."""
+def _shapes_in_mode(model: nn.Module, inputs: tuple[Any, ...], *, training: bool) -> list[torch.Size] | None:
+    """The shapes of what a forward in training or evaluation returns; None where it does not come through."""
     try:
-        with in_mode(model, training=True), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
+        with in_mode(model, training), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
             return [leaf.shape for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
     except Exception:  # whatever the model's code raises
         return None
