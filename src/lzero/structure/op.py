@@ -37,8 +37,11 @@ def sizes(tensor: Tensor) -> tuple[int, ...]:
 
 
 def _macs(node: Node) -> int:
-    """The multiply–accumulates of an operation on the example, as torch counts them."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    """The multiply–accumulates of an operation on the example, as torch counts them; of one in place, none.
+
+    It runs once more for that, which must not change what the graph knows of its arguments.
+    """
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target._schema.is_mutable:
         return 0
     arguments = tree_map(lambda a: a.meta.get("val") if isinstance(a, Node) else a, (node.args, node.kwargs))
     with FlopCounterMode(display=False) as counter:

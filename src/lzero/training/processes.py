@@ -37,11 +37,7 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
             strategy=strategy,
             precision=recipe.training.precision,
         )
-    except (
-        ValueError,
-        RuntimeError,
-        ImportError,
-    ) as error:  # what Fabric says of machines and strategies that do not exist
+    except (ValueError, RuntimeError, ImportError) as error:  # of machines and strategies that do not exist
         raise ArgumentError(f"accelerator, devices, strategy: {error}") from error
     check_batch(recipe, fabric.world_size)
     fabric.launch()
