@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from lzero import compact
+from lzero.data.sources import SOURCES
 from lzero.gating import GateGroup
 from lzero.latency import latency, machine
 from lzero.recipes import Recipe, load
@@ -22,14 +23,13 @@ from lzero.training.outcome import layers_of, widths_of
 from lzero.training.parts import make_gates, make_model
 
 KEPT = Path(__file__).parent.parent / "results" / "reproduction"
-SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "cifar100": (3, 32, 32)}
 OPEN, CLOSED = 9.0, -9.0
 
 
 def rebuilt(recipe: Recipe, widths: dict[str, int]) -> nn.Module:
     """A compacted network of these widths."""
     model = make_model(recipe)
-    sparsifier = make_gates(recipe, model, torch.zeros(1, *SHAPES[recipe.data.name]))
+    sparsifier = make_gates(recipe, model, torch.zeros(1, *SOURCES[recipe.data.name].shape))
     if sparsifier is None:
         return model
     before = widths_of(sparsifier)
@@ -69,7 +69,7 @@ def main() -> None:
     some = next(iter(recipes.values()))
     models = {"dense": make_model(some)}
     models |= {label: rebuilt(recipe, found[label].widths) for label, recipe in recipes.items()}
-    shape = SHAPES[some.data.name]
+    shape = SOURCES[some.data.name].shape
     times = {batch: latency(models, torch.zeros(batch, *shape), options.repeats) for batch in options.batches}
     print(f"{machine(torch.device('cpu'))}; time over that of the dense network, seed 0\n")
     print(f"| | MACs | {' | '.join(f'batch {batch}' for batch in times)} |\n|{' --- |' * (2 + len(times))}")

@@ -17,7 +17,7 @@ from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
-from lzero.proof import changed_attributes
+from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
 from lzero.wiring import gate_modules, release
 
@@ -201,10 +201,8 @@ class Sparsifier:
     def _cut(self, decision: Decision, optimizers: Sequence[Optimizer], small: nn.Module) -> None:
         """Cut this model like `small`, a copy that is known to be right."""
         self.history = self.history.after(self, decision, small)
-        attributes = changed_attributes(self.model, small)
         self._release()
-        for path, values in attributes.items():
-            vars(self.model.get_submodule(path)).update(values)
+        copy_sizes(small, self.model)
         structure = cut_structure(self.structure, decision)
         groups = cut_groups(self, decision, structure)
         cut_in_place(self, decision, optimizers)
