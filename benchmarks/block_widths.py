@@ -20,13 +20,19 @@ from timing import machine, median_seconds
 
 STAGES = {160: 32, 320: 16, 640: 8}  # the size of the images by the width of the blocks
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DTYPE = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
 
 
-def step(block: nn.Module, x: Tensor) -> None:
+def step(block: nn.Module, x: Tensor, gradient: Tensor) -> None:
     """Forward and backward, also to the inputs, as blocks within a network are trained."""
-    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=DEVICE.type == "cuda"):
+    with torch.autocast(DEVICE.type, DTYPE, enabled=DEVICE.type == "cuda"):
         y = block(x)
-    torch.autograd.grad(y.sum(), [x, *block.parameters()])
+    torch.autograd.grad(y, [x, *block.parameters()], gradient)
+
+
+def maps(batch: int, width: int, size: int) -> Tensor:
+    """What comes to a block from its neighbours: in their precision and memory format, or conversions are timed too."""
+    return torch.randn(batch, width, size, size, device=DEVICE, dtype=DTYPE).to(memory_format=torch.channels_last)
 
 
 def blocks(width: int, every: int) -> dict[str, nn.Module]:
@@ -47,11 +53,9 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{machine()}, batch {options.batch}; over the whole block")
     for width, size in STAGES.items():
-        x = torch.randn(options.batch, width, size, size, device=DEVICE)
-        x = x.to(memory_format=torch.channels_last).requires_grad_()
-        cases: dict[str, Callable[[], object]] = {
-            name: partial(step, block, x) for name, block in blocks(width, options.every or width // 4).items()
-        }
+        x, gradient = maps(options.batch, width, size).requires_grad_(), maps(options.batch, width, size)
+        narrower = blocks(width, options.every or width // 4)
+        cases: dict[str, Callable[[], object]] = {k: partial(step, block, x, gradient) for k, block in narrower.items()}
         seconds = median_seconds(cases, options.repeats)
         whole = seconds[f"{width}"]
         print(f"\n| {width} maps of {size} × {size} | MACs | time ({1000 * whole:.2f} ms) |\n| --- | --- | --- |")

@@ -13,7 +13,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.report.density_figures import figure_c2, trade_off
 from lzero.report.drawing import COLOURS, DARK, LIGHT, save, save_all
 from lzero.report.paper_networks import LENET, MLP, architecture_share, dropout_share
-from lzero.report.seeds import interval
+from lzero.report.seeds import interval, told
 from lzero.report.training_figures import figure_3, figure_4, figure_c1
 from lzero.reproduce.records import Record
 
@@ -81,15 +81,29 @@ def test_what_dropout_and_pruned_architectures_cost():
         architecture_share(MLP, "219-214")
 
 
-def test_a_band_is_the_interval_of_the_mean_and_a_single_seed_has_none():
+@pytest.mark.parametrize("few", [1, 2])
+def test_a_band_is_the_interval_of_the_mean_and_few_seeds_have_none(few):
     seeds = [record("λ = 0.1/N", seed) for seed in range(3)]
-    left, right = figure_3(seeds, seeds[:1]).axes
+    left, right = figure_3(seeds, seeds[:few]).axes
     assert not right.collections
     (band,) = left.collections
     first = [DENSE * seed.curves["macs"][0] for seed in seeds]
     heights = {y for x, y in band.get_paths()[0].vertices if x == 1.0}
     low, high = np.mean(first) - interval(first), np.mean(first) + interval(first)
     assert sorted(heights) == pytest.approx([low, high])
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ((1, 1), "one run each"),
+        ((1, 2), "mean of 1 to 2 runs"),
+        ((5, 5), "mean of 5 runs, with its 95 % interval"),
+        ((1, 3), "mean of 1 to 3 runs, with its 95 % interval from 3 on"),
+    ],
+)
+def test_a_figure_says_of_how_many_trainings_it_is(counts, text):
+    assert told([[record("a")] * count for count in counts]) == text
 
 
 def test_what_is_missing_is_a_gap():
@@ -119,21 +133,23 @@ def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     assert legend_texts(figure) == macs.keys() | loss.keys()
 
 
-def test_figure_4_compares_trainings_of_one_length():
-    longer = record("200 epochs, dense", error=[0.5] * 9)
-    figure = figure_4([longer, record("50 % of MACs"), record("plain")], [record("plain")])
-    assert lines(figure.axes[3]).keys() == {"50 % of MACs", "plain"}
+def test_figure_4_leaves_out_trainings_that_are_longer_than_most():
+    longer, shorter = record("200 epochs, dense", error=[0.5] * 9), record("λ = 0.001/N", error=[0.5] * 2)
+    figure = figure_4([longer, record("50 % of MACs"), shorter, record("plain")], [record("plain")])
+    assert lines(figure.axes[3]).keys() == {"50 % of MACs", "λ = 0.001/N", "plain"}
     assert lines(figure_4([longer], [longer]).axes[3]).keys() == {longer.row}
 
 
-def test_figure_4_shows_the_training_error_where_all_records_have_one():
+def test_figure_4_shows_the_training_error_of_records_that_have_one():
     old = record("50 % of MACs")
     new = replace(old, row="plain", curves={**old.curves, "training_error": [0.4, 0.3, 0.2, 0.1]})
     begun = replace(old, row="begun", curves={**old.curves, "training_error": [None] * 4})
-    for before in (old, begun):  # whose metrics had none
-        assert figure_4([before, new], [old]).axes[2].get_ylabel() == "training loss"
-    axes = figure_4([new], [old]).axes[2]
+    without = figure_4([old, begun], [old]).axes[2]  # whose metrics had none
+    assert without.get_ylabel() == "training loss"
+    assert lines(without).keys() == {"50 % of MACs", "begun"}
+    axes = figure_4([old, begun, new, replace(old, row="plain", seed=1)], [old]).axes[2]
     assert axes.get_ylabel() == "training error, %"
+    assert lines(axes).keys() == {"plain"}
     np.testing.assert_allclose(lines(axes)["plain"], [40, 30, 20, 10])
 
 

@@ -20,6 +20,7 @@ STUDENT = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
+ENOUGH = 3  # runs for a band: that of two is 13 times as wide as they differ, and would hide every other line
 
 
 def interval(numbers: Sequence[float]) -> float | None:
@@ -37,7 +38,7 @@ def interval(numbers: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Course:
-    """A mean over seeds at each place, and half of its interval; NaN where a number is missing, which draws a gap."""
+    """A mean over seeds at each place, and half of its interval; NaN where it is missing, which draws a gap."""
 
     places: list[float]
     mean: list[float]
@@ -50,7 +51,7 @@ class Course:
 
     @property
     def has_band(self) -> bool:
-        """Whether there is an interval anywhere; a single seed has none."""
+        """Whether there is an interval anywhere; one or two seeds have none."""
         return not all(math.isnan(number) for number in self.half)
 
     @property
@@ -84,7 +85,7 @@ def course(places: Sequence[float], seeds: Sequence[Sequence[float | None]]) -> 
     [3.0, nan]
     """
     whole = [_whole(numbers) for numbers in seeds]
-    halves = [interval(numbers) for numbers in whole]
+    halves = [interval(numbers) if len(numbers) >= ENOUGH else None for numbers in whole]
     return Course(
         list(places),
         [statistics.fmean(numbers) if numbers else math.nan for numbers in whole],
@@ -109,4 +110,6 @@ def told(rows: Iterable[Sequence[Record]]) -> str:
     if counts == [1]:
         return "one run each"
     count = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"mean of {count} runs, with its 95 % interval"
+    if counts[-1] < ENOUGH:
+        return f"mean of {count} runs"
+    return f"mean of {count} runs, with its 95 % interval{'' if counts[0] >= ENOUGH else f' from {ENOUGH} on'}"

@@ -38,11 +38,11 @@ def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> 
 def figure_4(cifar10_records: Sequence[Record], cifar100_records: Sequence[Record]) -> Figure:
     """Expected MACs on both datasets; training and test error on CIFAR-10, which the paper draws in one panel.
 
-    Where records have no training error, the loss takes its place. Of trainings of several lengths, which cannot be
-    compared epoch by epoch, it shows the length that most rows have.
+    Records without a training error are not in its panel; where none has one, it shows the loss. Trainings longer than
+    those of most rows are left out: they are the same rows again, and would take half of the width.
     """
     figure, (macs, macs_of_100, training, error) = panels(2, 2, height=3.6)
-    found = [_of_one_length(by_row(records, "Figure 4")) for records in (cifar10_records, cifar100_records)]
+    found = [_not_longer_than_most(by_row(records, "Figure 4")) for records in (cifar10_records, cifar100_records)]
     labels = list(dict.fromkeys(label for rows in found for label in rows))
     cifar10, cifar100 = ({label: rows.get(label, []) for label in labels} for rows in found)  # in one look each
     _draw_cifar_macs(macs, cifar10)
@@ -57,7 +57,7 @@ def figure_4(cifar10_records: Sequence[Record], cifar100_records: Sequence[Recor
         axes.set_title(title)
     for axes, what in ((training, learnt), (error, "test error")):
         axes.set_title(f"(c) CIFAR-10, {what}")
-    shared_legend(figure, told(seeds for rows in found for seeds in rows.values()), columns=3)
+    shared_legend(figure, told(seeds for rows in found for seeds in rows.values()), columns=2)
     return figure
 
 
@@ -109,7 +109,7 @@ def _draw_rows(axes: Axes, rows: Rows, numbers: Callable[[Record], list[float | 
 def _draw_cifar_macs(axes: Axes, rows: Rows) -> None:
     """Rows without gates cost what the dense network costs, with dropout too: it drops activations, not maps."""
     _draw_rows(
-        axes, {label: [seed for seed in seeds if _has_gates(seed)] for label, seeds in rows.items()}, _expected_macs
+        axes, {label: [seed for seed in seeds if _has(seed, "macs")] for label, seeds in rows.items()}, _expected_macs
     )
     dense = next(seed.dense_macs for seeds in rows.values() for seed in seeds)
     level(axes, dense, "without gates")
@@ -117,10 +117,10 @@ def _draw_cifar_macs(axes: Axes, rows: Rows) -> None:
 
 
 def _draw_training(axes: Axes, rows: Rows) -> str:
-    """What is learnt while training; and what it is called: the error where all records have one, else the loss."""
-    curves = [seed.curves.get("training_error", ()) for seeds in rows.values() for seed in seeds]
-    if all(any(number is not None for number in numbers) for numbers in curves):
-        _draw_rows(axes, rows, _training_error)
+    """What is learnt while training; and what it is called: the error of the records that have one, else the loss."""
+    known = {label: [seed for seed in seeds if _has(seed, "training_error")] for label, seeds in rows.items()}
+    if any(known.values()):
+        _draw_rows(axes, known, _training_error)
         axes.set_ylabel("training error, %")
         return "training error"
     _draw_rows(axes, rows, lambda record: curve(record, "loss"))
@@ -128,10 +128,10 @@ def _draw_training(axes: Axes, rows: Rows) -> str:
     return "training loss"
 
 
-def _of_one_length(rows: Rows) -> Rows:
-    """The rows with as many epochs as most rows have."""
+def _not_longer_than_most(rows: Rows) -> Rows:
+    """The rows with as many epochs as most rows have, or fewer."""
     common = Counter(records[0].epochs for records in rows.values()).most_common(1)[0][0]
-    return {label: records for label, records in rows.items() if records[0].epochs == common}
+    return {label: records for label, records in rows.items() if records[0].epochs <= common}
 
 
 def _macs_axis(axes: Axes) -> None:
@@ -140,8 +140,8 @@ def _macs_axis(axes: Axes) -> None:
     counts(axes.yaxis)
 
 
-def _has_gates(record: Record) -> bool:
-    return any(number is not None for number in curve(record, "macs"))
+def _has(record: Record, name: str) -> bool:
+    return any(number is not None for number in curve(record, name))
 
 
 def _expected_macs(record: Record) -> list[float | None]:
