@@ -202,30 +202,53 @@ def encoder_layer():
     return nn.TransformerEncoderLayer(16, 4, 32, activation=F.softplus, batch_first=True)
 
 
+HEADS = {"num_attention_heads": 4, "intermediate_size": 24}
+
+
 def _hugging_face(model, config, **settings):
     transformers = __import__("transformers")
-    heads = {"num_attention_heads": 4, "intermediate_size": 24} if config != "GPT2Config" else {"n_head": 4}
-    return getattr(transformers, model)(getattr(transformers, config)(**heads, **settings))
+    return getattr(transformers, model)(getattr(transformers, config)(**settings))
 
 
 def gpt2():
-    sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 1, "n_positions": 8, "bos_token_id": 0, "eos_token_id": 0}
-    return _hugging_face("GPT2LMHeadModel", "GPT2Config", use_cache=False, **sizes)
+    sizes = {"vocab_size": 20, "n_embd": 16, "n_layer": 1, "n_head": 4, "n_positions": 8}
+    return _hugging_face("GPT2LMHeadModel", "GPT2Config", use_cache=False, bos_token_id=0, eos_token_id=0, **sizes)
 
 
 def bert():
-    return _hugging_face(
-        "BertModel", "BertConfig", vocab_size=20, hidden_size=16, num_hidden_layers=1, max_position_embeddings=8
-    )
+    sizes = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "max_position_embeddings": 8}
+    return _hugging_face("BertModel", "BertConfig", **HEADS, **sizes)
 
 
 def llama():
-    sizes = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_key_value_heads": 2}
+    sizes = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 1, "num_key_value_heads": 2, **HEADS}
     return _hugging_face("LlamaForCausalLM", "LlamaConfig", use_cache=False, bos_token_id=0, eos_token_id=0, **sizes)
 
 
+def t5():
+    sizes = {"vocab_size": 20, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 1, "num_heads": 4}
+    return _hugging_face("T5EncoderModel", "T5Config", dropout_rate=0.0, **sizes)
+
+
 def vit():
-    return _hugging_face("ViTModel", "ViTConfig", hidden_size=16, num_hidden_layers=1, image_size=8, patch_size=4)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "image_size": 8, "patch_size": 4}
+    return _hugging_face("ViTModel", "ViTConfig", **HEADS, **sizes)
+
+
+def swin():
+    """Windows that are rolled, biases that are looked up."""
+    sizes = {"image_size": 8, "patch_size": 1, "embed_dim": 8, "depths": [2], "num_heads": [2], "window_size": 4}
+    return _hugging_face("SwinForImageClassification", "SwinConfig", drop_path_rate=0.0, **sizes)
+
+
+def segformer():
+    """Attention of one head and of two; hooks that are there from the first forward on."""
+    sizes = {"num_encoder_blocks": 2, "hidden_sizes": [8, 16], "depths": [1, 1], "num_attention_heads": [1, 2]}
+    sizes |= {"sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2]}
+    numbers = {"decoder_hidden_size": 8, "drop_path_rate": 0.0, "initializer_range": 0.5}
+    model = _hugging_face("SegformerForSemanticSegmentation", "SegformerConfig", **sizes, **numbers)
+    model.decode_head.activation = nn.Softplus()  # not a unit that ReLU keeps at zero
+    return model
 
 
 def images(channels=3, size=8):
@@ -256,7 +279,10 @@ MODELS = {
     "GPT-2": (gpt2, tokens),
     "BERT": (bert, tokens),
     "Llama": (llama, tokens),
+    "T5": (t5, tokens),
     "ViT": (vit, images()),
+    "Swin": (swin, images()),
+    "SegFormer": (segformer, images(size=16)),
 }
 AS_GRAPH = {"TransformerEncoderLayer"}
 

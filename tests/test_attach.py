@@ -26,20 +26,24 @@ def values(output):
     return output if isinstance(output, torch.Tensor) else output[0]
 
 
+def hooks_of(model):
+    return [list(hooks) for m in model.modules() for hooks in (m._forward_hooks, m._forward_pre_hooks)]
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("units", ["structure", "paper", "weights"])
 def test_remove_undoes_sparsify_bit_for_bit(name, units):
     model, x = build(name)
     classes = [type(module) for module in model.modules()]
     keys, state = list(model.state_dict()), copy.deepcopy(model.state_dict())
-    attributes = [set(vars(module)) for module in model.modules()]
     expected = values(model.eval()(x))
+    attributes, hooks = [set(vars(module)) for module in model.modules()], hooks_of(model)
     sparsify(model, x, units=units).remove()
     assert list(model.state_dict()) == keys
     assert all(torch.equal(state[key], value) for key, value in model.state_dict().items())
     assert [type(module) for module in model.modules()] == classes
     assert [set(vars(module)) for module in model.modules()] == attributes
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert hooks_of(model) == hooks
     assert torch.equal(values(model(x)), expected)
 
 

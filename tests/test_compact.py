@@ -208,6 +208,24 @@ def test_a_graph_switches_modes_after_it_was_pickled(training, tmp_path):
     assert not torch.equal(loaded(x), loaded(x))
 
 
+class DropPath(nn.Module):
+    def forward(self, x):
+        return x * torch.rand(len(x), 1, 1).round() if self.training else x
+
+
+def test_a_graph_of_a_model_with_drop_paths_evaluates_and_says_why_it_does_not_train(tmp_path):
+    model, x = Reshaping(RETURNED["a tensor"]), torch.randn(4, 5, 24)
+    model.drop = DropPath()
+    sparsify(model, x).log_alpha.data[:2] = -9.0
+    graph = compact(model.train(), fallback="graph")
+    assert not graph.training
+    assert verify(model, graph, torch.cat([x, x])) <= 1e-6
+    torch.save(graph, tmp_path / "graph.pt")
+    for each in (graph, torch.load(tmp_path / "graph.pt", weights_only=False)):
+        with pytest.raises(LzeroError, match="in training the model runs other operations"):
+            each.train()
+
+
 def test_code_that_insists_on_sizes_is_refused_with_the_way_out():
     model, _, _ = gated_model("TransformerEncoderLayer", 0.5)
     with pytest.raises(LzeroError, match='fallback="graph"'):

@@ -137,6 +137,37 @@ def test_a_model_may_keep_what_it_computed():
     assert model.features.grad_fn is not None
 
 
+class Caching(nn.Module):
+    """Looks its biases up once, and counts its calls by a hook that it adds at the first one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.bias = nn.Linear(6, 16), nn.Linear(16, 3), nn.Parameter(torch.randn(9, 3))
+        self.cache, self.calls, self.is_hooked = {}, [], False
+
+    def forward(self, x):
+        if not self.is_hooked:
+            self.first.register_forward_hook(lambda *_: self.calls.append(1))
+            self.is_hooked = True
+        if not self.training and "bias" not in self.cache:
+            self.cache["bias"] = self.bias[torch.tensor([4])]
+        return self.second(self.first(x).tanh()) + self.cache.get("bias", self.bias[4])
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attribute")
+def test_caches_and_hooks_of_a_model_are_its_own():
+    model, x = Caching(), torch.randn(4, 6)
+    gated(model, x)
+    assert (model.cache, model.calls, model.is_hooked) == ({}, [], False)
+    assert not model.first._forward_hooks
+    small = lzero.compact(model)
+    assert (model.cache, model.calls, model.is_hooked) == ({}, [], False)
+    assert lzero.verify(model, small, x) < 1e-5
+    model.eval()(x)
+    assert model.calls == [1]
+    assert type(model.cache["bias"]) is torch.Tensor
+
+
 class Off(nn.Module):
     """A graph that is wrong wherever its inputs are not zero."""
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from lzero.decision import Decision
 from lzero.errors import LzeroError
-from lzero.graph import alive_in, graph_model
+from lzero.graph import alive_in, can_train, graph_model
 from lzero.patch import patch_attributes
 from lzero.proof import Proof, changed_attributes, folded, plain_copy
 from lzero.structure.analysis import analyse
@@ -118,7 +118,7 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
     cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
     graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
     Proof(sparsifier, decision).check_graph(graph)
-    return graph.train(model.training)
+    return graph.train(model.training and can_train(graph))
 
 
 def flush_subnormals(model: nn.Module) -> None:

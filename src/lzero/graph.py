@@ -37,6 +37,23 @@ class Mode(nn.Module):
         return self.training
 
 
+class EvaluationOnly(Mode):
+    """The mode of a graph that cannot train."""
+
+    def train(self, mode: bool = True) -> EvaluationOnly:
+        """Stay in evaluation, or say why it has to be so."""
+        if mode:
+            raise LzeroError(
+                "this graph computes as in evaluation: in training the model runs other operations, as drop paths do; "
+                "train the gated model and compact it again"
+            )
+        return super().train(mode)
+
+
+class ModesDifferError(LzeroError):
+    """Training and evaluation run different operations."""
+
+
 def units_in(analysis: Analysis, structure: Structure) -> Numbering:
     """The units of dimensions of a new analysis of the same model, by their numbers in the structure."""
     names = {site.name for site in structure.sites}
@@ -59,20 +76,25 @@ def alive_in(analysis: Analysis, structure: Structure, decision: Decision) -> Al
 def graph_model(
     dense: nn.Module, small: nn.Module, inputs: tuple[Any, ...], structure: Structure, decision: Decision
 ) -> GraphModule:
-    """The graph of `dense` with the sizes of `small`, over the parameters of `small`, in both modes.
+    """The graph of `dense` with the sizes of `small`, over the parameters of `small`, in both modes or in evaluation.
 
-    `small` has been cut already; its own forward is not used.
+    `small` has been cut already; its own forward is not used. The graph is in evaluation.
     """
     inputs = tuple(_two_examples(x) for x in inputs)
     program = capture(dense, inputs, training=True, any_batch=True)
     evaluation = capture(dense, inputs, training=False, any_batch=True)
     analysis = analyse_program(program, dense)
+    mode = Mode()
+    try:
+        _switch_modes(program, evaluation)
+    except ModesDifferError:
+        program, analysis, mode = evaluation, analyse_program(evaluation, dense), EvaluationOnly()
+        _asks_for_mode(program.graph)  # a graph has the modules it calls, and no others
     alive = alive_in(analysis, structure, decision)
-    _switch_modes(program, evaluation)
     for node in list(analysis.values):
         if node.op == "call_function":
             _replace(node, rewritten(node, analysis.values, alive))
-    return _over(small, program)
+    return _over(small, program, mode)
 
 
 def _two_examples(x: Any) -> Any:
@@ -98,18 +120,23 @@ def _replace(node: Node, call: Any) -> None:
 def _switch_modes(program: ExportedProgram, evaluation: ExportedProgram) -> None:
     """Let what differs between training and evaluation depend on the module's own `training` flag."""
     graph = program.graph
-    with graph.inserting_before(next(node for node in graph.nodes if node.op == "call_function")):
-        training = graph.create_node("call_module", MODE)
+    training = _asks_for_mode(graph)
     ours = [n for n in _computing(graph) if not _counts_batches(n, training)]
     theirs = _computing(evaluation.graph)
     if [n.target for n in ours] != [n.target for n in theirs]:
-        raise LzeroError("the model computes differently in training and in evaluation: no one graph serves both")
+        raise ModesDifferError("the model computes differently in training and in evaluation")
     for one, other in zip(ours, theirs, strict=True):
         width = max(len(one.args), len(other.args))
         mine, spec = tree_flatten((_padded(one, width), one.kwargs))
         yours, _ = tree_flatten((_padded(other, width), other.kwargs))
         switched = [_switched(a, b, one, training) for a, b in zip(mine, yours, strict=True)]
         one.args, one.kwargs = tree_unflatten(switched, spec)
+
+
+def _asks_for_mode(graph: Graph) -> Node:
+    """A first operation that asks whether the module is in training."""
+    with graph.inserting_before(next(node for node in graph.nodes if node.op == "call_function")):
+        return graph.create_node("call_module", MODE)
 
 
 def _computing(graph: Graph) -> list[Node]:
@@ -142,10 +169,10 @@ def _switched(mine: Any, yours: Any, node: Node, training: Node) -> Any:
     if isinstance(mine, float) and yours == 0:
         with node.graph.inserting_before(node):
             return node.graph.call_function(operator.mul, (training, mine))
-    raise LzeroError(f"{node.target} computes differently in training ({mine}) and in evaluation ({yours})")
+    raise ModesDifferError(f"{node.target} computes differently in training ({mine}) and in evaluation ({yours})")
 
 
-def _over(small: nn.Module, program: ExportedProgram) -> GraphModule:
+def _over(small: nn.Module, program: ExportedProgram, mode: Mode) -> GraphModule:
     """The graph as a module over the parameters and buffers of `small`, under their own names."""
     signature, graph = program.graph_signature, Graph()
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
@@ -161,8 +188,13 @@ def _over(small: nn.Module, program: ExportedProgram) -> GraphModule:
             graph.output(_as_returned([copied.get(n, n) for n in node.args[0]], program.call_spec.out_spec))
         else:
             copied[node] = graph.node_copy(node, lambda n: copied[n])
-    small.add_module(MODE, Mode())
-    return GraphModule(small, graph, type(small).__name__)
+    small.add_module(MODE, mode)
+    return GraphModule(small, graph, type(small).__name__).eval()
+
+
+def can_train(graph: GraphModule) -> bool:
+    """Whether a graph serves training too."""
+    return not isinstance(graph.get_submodule(MODE), EvaluationOnly)
 
 
 def _as_returned(values: list[Any], spec: TreeSpec | None) -> Any:

@@ -138,14 +138,11 @@ def _shapes_in_mode(model: nn.Module, inputs: tuple[Any, ...], *, training: bool
 @contextmanager
 def keeping_buffers(model: nn.Module) -> Iterator[None]:
     """What a forward in training leaves on modules, as BatchNorm's averages, is undone after the block."""
-    before = [(module, dict(module._buffers)) for module in model.modules()]
     numbers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     with keeping_attributes(model):
         try:
             yield
         finally:
-            for module, buffers in before:
-                module._buffers.update(buffers)
             for buffer, number in numbers:
                 buffer.copy_(number)
 

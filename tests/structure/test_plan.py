@@ -48,6 +48,13 @@ KEEPS_UNITS = {
     "einsum": lambda h: torch.einsum("bc,bd->bc", h, torch.ones(4, 1, dtype=h.dtype)),
     "one position for all": lambda h: h * h[:, :1],
     "masked fill": lambda h: h.masked_fill(h < 0.1, 0.0),
+    "turned around": lambda h: h.flip(1),
+    "rolled over the others": lambda h: h.roll(1, 0),
+    "tiled": lambda h: h.tile(2, 1)[:4],
+    "the largest of the others": lambda h: h + h.max(0, keepdim=True)[0] + h.median(0)[0] + h.argmax(0),
+    "sorted over the others": lambda h: h.sort(0)[0] + h.topk(2, 0)[0].mean(0) + torch.var_mean(h, 0)[1],
+    "others by number": lambda h: h[torch.tensor([3, 1, 0, 2])],
+    "others gathered": lambda h: h.gather(0, h.argsort(0)),
 }
 
 
@@ -71,7 +78,16 @@ PINS = {
     "by index": (lambda h: h.index_select(1, torch.arange(12)), "aten.index_select.default chooses its positions"),
     "a step": (lambda h: h[:, ::2].repeat(1, 2), "it is sliced with a step"),
     "plain values": (lambda h: h * torch.arange(12), "joins it with something of another make-up"),
-    "an unknown operation": (lambda h: torch.flip(h, (1,)), "aten.flip.default has no rule, in the model itself"),
+    "an unknown operation": (lambda h: h.rot90(2, (0, 1)), "aten.rot90.default has no rule, in the model itself"),
+    "a mean and variance": (
+        lambda h: F.batch_norm(h.t(), None, None, training=True).t(),
+        "the mean and variance of this batch are over it",
+    ),
+    "a roll": (lambda h: h.roll(1, 1), "aten.roll.default moves its positions by a number of them"),
+    "places": (lambda h: h[:, torch.arange(12)], "aten.index.Tensor chooses positions by it"),
+    "sorted": (lambda h: h.sort(1)[0], "aten.sort.default is along it"),
+    "the largest": (lambda h: h / h.max(1, keepdim=True)[0], "aten.max.dim is over it"),
+    "gathered": (lambda h: h.gather(1, h.argsort(1)), "aten.argsort.default is along it"),
     "two activations": (lambda h: h * (h @ h.t()).mean(), "multiplies two activations over it"),
 }
 

@@ -128,6 +128,12 @@ def spatial(draw, x):
         nearest=lambda x: F.interpolate(x, scale_factor=2),
         smooth=lambda x: F.interpolate(x, size=(3,) * n, mode=smooth),
         replicate=lambda x: F.pad(x, (1, 1) * n, mode="replicate"),
+        unpool=lambda x: getattr(F, f"max_unpool{n}d")(*getattr(F, f"max_pool{n}d")(x, 2, return_indices=True), 2),
+        pixel_shuffle=lambda x: F.pixel_shuffle(x, 2),
+        pixel_unshuffle=lambda x: F.pixel_unshuffle(x, 2),
+        channel_shuffle=lambda x: F.channel_shuffle(x, 2),
+        unfold=lambda x: F.unfold(x, 2),
+        fold=lambda x: F.fold(x, (x.shape[-1] + 1, 2), 2),
     )
 
 
@@ -164,6 +170,11 @@ def part(draw, x):
         narrow=lambda x: x.narrow(dim, start, stop - start),
         slice=lambda x: x.movedim(dim, 0)[start:stop].movedim(0, dim),
         swap=lambda x: torch.cat(x.chunk(2, dim)[::-1], dim),
+        flip=lambda x: x.flip(dim),
+        roll=lambda x: x.roll(start, dim),
+        index=lambda x: x.movedim(dim, 1)[:, [start, -1]],
+        gather=lambda x: x.gather(dim, x.argsort(dim)),
+        glu=lambda x: F.glu(x, dim),
         gate=lambda x: x.chunk(2, dim)[0] * torch.sigmoid(x.chunk(2, dim)[-1]),
         last=lambda x: x.split(half, dim)[-1],
         half=lambda x: torch.cat([pooled(x.split(half, dim)[0]), *x.split(half, dim)[1:]], dim),
@@ -177,7 +188,9 @@ def part(draw, x):
 def reduce(draw, x):
     """A mean, a maximum or a sum over one dimension or all but the channels."""
     dims = pick(draw, [axis(draw, x)], list(range(2, x.dim())) or [1])
-    f, keep = pick(draw, torch.mean, torch.amax, torch.sum, torch.logsumexp), draw(st.booleans())
+    f, keep = pick(draw, torch.mean, torch.amax, torch.sum, torch.logsumexp, torch.max), draw(st.booleans())
+    if f is torch.max:
+        return Step(f"max {dims} {keep}", lambda x: f(x, dims[0], keepdim=keep)[0])
     return Step(f"{f.__name__} {dims} {keep}", lambda x: f(x, dims, keepdim=keep))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -73,15 +74,21 @@ def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
 
 @contextmanager
 def keeping_attributes(model: nn.Module) -> Iterator[None]:
-    """What a forward leaves on modules, such as activations kept for later, is gone after the block."""
-    before = [(module, dict(vars(module))) for module in model.modules()]
+    """What a forward leaves on modules is gone after the block: activations kept for later, entries of caches, hooks.
+
+    Restoring attributes alone would not do: a model that keeps a flag beside its hooks would add them once more.
+    """
+    owned = [vars(module) for module in model.modules()]
+    containers = [
+        value for attributes in owned for value in attributes.values() if isinstance(value, dict | list | set)
+    ]
+    before = [(place, copy.copy(place)) for place in (*owned, *containers)]
     try:
         yield
     finally:
-        for module, attributes in before:
-            for name in vars(module).keys() - attributes.keys():
-                del vars(module)[name]
-            vars(module).update(attributes)
+        for place, contents in before:
+            place.clear()
+            place.extend(contents) if isinstance(place, list) else place.update(contents)
 
 
 def module_path(node: Node) -> str:

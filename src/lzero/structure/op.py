@@ -151,6 +151,11 @@ class Op:
         for parameter, dim in reader.sources:
             self._findings.readings.append(Reading(parameter, dim, reader.labels))
 
+    def attends_to(self, value: Value) -> None:
+        """Say that an attention's weights are applied to these values, [batch, heads, places, depth]."""
+        if len(value) > 3 and value[-3].size == 1:
+            self.units.mark_depth(value[-1].labels)
+
     def multiplies(self, *dims: Dim) -> None:
         """Count the multiply–accumulates of this operation: the product of these sizes."""
         self._findings.products.append(Product(self.path, dims))

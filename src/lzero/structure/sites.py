@@ -57,13 +57,14 @@ def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
     for label in read_by:
         key = (analysis.units.axis_of(label), analysis.units.reason(label))
         groups.setdefault(key, []).append(label)
+    depths = analysis.units.depths()
     sites: list[Site] = []
     pinned: list[Pinned] = []
     names: set[str] = set()
     for (_, reason), labels in groups.items():
         consumers = _ordered(s for label in labels for s in read_by[label])
         holders = [s for s in _ordered(s for label in labels for s in held_by[label]) if s not in consumers]
-        inner = reason is None and _is_inner(analysis, labels[0], consumers)
+        inner = reason is None and (labels[0] in depths or _is_inner(analysis, labels[0], consumers))
         name = _unique_name(holders, consumers, names, "/inner" if inner else "")
         if reason is None:
             producers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) > 1)

@@ -57,6 +57,7 @@ class Units:
         self._axis_parent: list[int] = []
         self._refined: dict[int, tuple[int, ...]] = {}
         self._reasons: dict[int, str] = {}
+        self._depths: list[Ids] = []
 
     # Making labels
 
@@ -112,7 +113,15 @@ class Units:
         """Why a resolved label may not be removed; None where it may."""
         return self._reasons.get(label)
 
+    def depths(self) -> set[int]:
+        """The resolved labels that are the depth of a lone head."""
+        return {int(label) for labels in self._depths for label in np.unique(self.resolve(labels)) if label != NONE}
+
     # Changing labels
+
+    def mark_depth(self, labels: Ids) -> None:
+        """Remember that these units are the depth of a lone head: no view tells them apart from heads."""
+        self._depths.append(labels)
 
     def pin(self, labels: Ids, reason: str) -> None:
         """Forbid the removal of these units; the first reason is kept."""

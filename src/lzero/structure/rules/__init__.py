@@ -1,5 +1,15 @@
 """The rules, by theme; importing this registers them."""
 
-from lzero.structure.rules import attention, contractions, indexing, norms, pointwise, recurrent, reductions, shapes
+from lzero.structure.rules import (
+    attention,
+    contractions,
+    images,
+    indexing,
+    norms,
+    pointwise,
+    recurrent,
+    reductions,
+    shapes,
+)
 
-__all__ = ["attention", "contractions", "indexing", "norms", "pointwise", "recurrent", "reductions", "shapes"]
+__all__ = ["attention", "contractions", "images", "indexing", "norms", "pointwise", "recurrent", "reductions", "shapes"]

@@ -27,6 +27,7 @@ def scaled_dot_product_attention(
     op.contract(query[-1], key[-1])
     op.unite(key[-2], value[-2])
     op.pin([key[-2]], "attention is over it")
+    op.attends_to(value)
     heads = query[:-2]
     for other in (key, value):
         repeated = _repeated(other[:-2], heads) if enable_gqa else other[:-2]

@@ -27,6 +27,8 @@ def matmul(op: Op, left: Value, right: Value) -> Value:
     op.contract(left[-1], inner)
     batch = op.broadcast([Value(left[:-2]), Value(right[:-2])]) if len(left) > 2 or len(right) > 2 else Value()
     rows, columns = Value(left[-2:-1]), Value(right[-1:] if len(right) > 1 else ())
+    if not inner.sources:
+        op.attends_to(right)
     out = Value([*batch, *(dim.without_sources() for dim in (*rows, *columns))])
     op.multiplies(*out, inner)
     return out

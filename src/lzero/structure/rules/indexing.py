@@ -64,13 +64,35 @@ def unbind(op: Op, x: Value, dim: int = 0) -> list[Value]:
     return [select(op, x, dim, k) for k in range(x[dim].size)]
 
 
-@register_rule("aten.index_select.default", "aten.gather.default")
+@register_rule("aten.index_select.default")
 def index_select(op: Op, x: Value, dim: int, *_: Any, **__: Any) -> Value:
     """Positions chosen by a tensor: what they are is known of layers that lzero made, and of no others."""
     if (chosen := op.chosen(x[dim], op.node.args[2])) is not None:
         return _with(x, dim, chosen)
     op.pin([x[dim]], f"{op.name} chooses its positions")
     return _with(x, dim, op.units.opaque(op.shapes[0][dim], op.because(f"{op.name} chooses its positions")))
+
+
+@register_rule("aten.gather.default")
+def gather(op: Op, x: Value, dim: int, places: Value, **_: Any) -> Value:
+    """Positions chosen for each place of the other dimensions, which are the same in both."""
+    chosen = dim % len(x)
+    op.pin([x[chosen], places[chosen]], f"{op.name} chooses positions by it")
+    op.pin([d for d, p in zip(x, places, strict=True) if d.size != p.size], f"{op.name} reads its first positions")
+    same = {k for k in range(len(x)) if k != chosen and x[k].size == places[k].size}
+    return Value(op.unite(x[k], p).without_sources() if k in same else free(p.size) for k, p in enumerate(places))
+
+
+@register_rule("aten.index.Tensor")
+def index(op: Op, x: Value, indices: list[Value | None]) -> Value:
+    """Positions chosen in some dimensions: their places stand together where they were, or first if they did not."""
+    chosen = [k for k, given in enumerate(indices) if given is not None]
+    used = [dim for k in chosen for dim in (x[k], *(indices[k] or ()))]
+    op.pin(used, f"{op.name} chooses positions by it")
+    rest = [d.without_sources() for k, d in enumerate(x) if k not in chosen]
+    first = chosen[0] if chosen[-1] - chosen[0] == len(chosen) - 1 else 0
+    places = op.shapes[0][first : len(op.shapes[0]) - len(rest) + first]
+    return Value([*rest[:first], *(free(size) for size in places), *rest[first:]])
 
 
 @register_rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")

@@ -20,7 +20,9 @@ def _per_channel(op: Op, x: Value, parameters: tuple[Value | None, ...]) -> Valu
 def batch_norm(
     op: Op, x: Value, weight: Value | None, bias: Value | None, mean: Value | None, var: Value | None, *_: Any
 ) -> Value:
-    """Each channel by itself."""
+    """Each channel by itself; without running averages by what is there, as weights are standardised."""
+    if mean is None:
+        op.pin([x[0], *x[2:]], "the mean and variance of this batch are over it")
     return _per_channel(op, x, (weight, bias, mean, var))
 
 
@@ -40,6 +42,15 @@ def group_norm(op: Op, x: Value, groups: int, weight: Value | None = None, bias:
     out = _per_channel(op, x, (weight, bias))
     op.unite_blocks(out[1], groups)
     return out
+
+
+@register_rule("aten._weight_norm.default")
+def weight_norm(op: Op, direction: Value, length: Value, dim: int = 0) -> Value:
+    """A weight as length times direction, whose norm is over all dimensions but one."""
+    op.pin([d for k, d in enumerate(direction) if k != dim % len(direction)], "the norm of a weight is over it")
+    out = list(direction)
+    out[dim] = op.unite(direction[dim], length[dim])
+    return Value(d.without_sources() for d in out)
 
 
 @register_rule("aten.layer_norm.default")

@@ -19,6 +19,7 @@ def copy(op: Op, x: Value, *_: Any, **__: Any) -> Value:
 
 @register_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
 @register_rule("aten.hardswish", "aten.bernoulli", "aten.masked_fill", "aten.fill", "aten.nan_to_num", "aten.clamp")
+@register_rule("aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
 @register_rule("aten.rrelu", "aten.hardsigmoid", "aten.silu", "aten.mish", "aten.gelu", "aten.leaky_relu", "aten.relu6")
 def elementwise(op: Op, x: Value, *others: Any, **named: Any) -> Value:
     """Each position by itself."""

@@ -80,10 +80,10 @@ def expand(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     return Value(new)
 
 
-@register_rule("aten.repeat.default")
-def repeat(op: Op, x: Value, times: list[int]) -> Value:
+@register_rule("aten.repeat.default", "aten.tile.default")
+def repeat(op: Op, x: Value, _: list[int]) -> Value:
     """Dimensions one after another several times."""
-    dims = [*(free(1) for _ in range(len(times) - len(x))), *x]
+    dims = [*(free(1) for _ in range(len(op.shapes[0]) - len(x))), *x]
     counts = [size // dim.size for size, dim in zip(op.shapes[0], dims, strict=True)]  # those given may be symbols
     op.pin([dim for dim, n in zip(dims, counts, strict=True) if n > 1 and dim.size == 1], "its only unit is repeated")
     return Value(Dim(np.tile(dim.labels, (n, 1))) for dim, n in zip(dims, counts, strict=True))
@@ -99,8 +99,26 @@ def repeat_interleave(op: Op, x: Value, times: int, dim: int | None = None, **_:
     return Value(repeated if k == dim % len(x) else d for k, d in enumerate(x))
 
 
-@register_rule("aten.pixel_shuffle.default", "aten.pixel_unshuffle.default", "aten.channel_shuffle.default")
-def shuffle(op: Op, x: Value, *_: Any) -> Value:
-    """Not followed: the channels stay."""
-    op.pin(x, f"{op.name} rearranges it")
-    return Value(op.units.opaque(size, op.because(f"{op.name} rearranges it")) for size in op.shapes[0])
+@register_rule("aten.flip.default")
+def flip(op: Op, x: Value, dims: list[int]) -> Value:
+    """Positions from the last to the first."""
+    del op
+    turned = {dim % len(x) for dim in dims}
+    return Value(d.positions(slice(None, None, -1)) if k in turned else d for k, d in enumerate(x))
+
+
+@register_rule("aten.unfold.default")
+def windows(op: Op, x: Value, dim: int, *_: int) -> Value:
+    """Windows of a dimension; what is in each of them is the last one."""
+    op.pin([x[dim]], f"{op.name} is over it")
+    sizes = op.shapes[0]
+    kept = (free(sizes[k]) if k == dim % len(x) else d.without_sources() for k, d in enumerate(x))
+    return Value([*kept, free(sizes[-1])])
+
+
+@register_rule("aten.roll.default")
+def roll(op: Op, x: Value, _: object, dims: list[int] | None = None) -> Value:
+    """Positions go round: by a number of them, so that all have to stay."""
+    moved = {dim % len(x) for dim in dims} if dims else set(range(len(x)))
+    op.pin([x[k] for k in moved], f"{op.name} moves its positions by a number of them")
+    return Value(free(d.size) if k in moved else d.without_sources() for k, d in enumerate(x))

@@ -1,0 +1,82 @@
+"""Operations on images: which channels may go, and that removing them is exact."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from lzero import LzeroError, compact, sparsify, verify
+
+
+class Images(nn.Module):
+    """A convolution, something in between, a convolution."""
+
+    def __init__(self, between, maps=8):
+        super().__init__()
+        self.make, self.between, self.read = nn.Conv2d(2, 8, 1), between, nn.Conv2d(maps, 3, 1)
+
+    def forward(self, x):
+        return self.read(self.between(F.softplus(self.make(x))))
+
+
+def sampled(h):
+    return F.grid_sample(h, torch.linspace(-1, 1, 24, dtype=h.dtype).view(2, 3, 2, 2), align_corners=False)
+
+
+def unpooled(h):
+    return F.max_unpool2d(*F.max_pool2d(h, 2, return_indices=True), 2)
+
+
+# What is in between, the maps it returns, and how many units it leaves of eight maps.
+FOLLOWED = {
+    "pixel shuffle": (nn.PixelShuffle(2), 2, 2),
+    "pixel unshuffle": (nn.PixelUnshuffle(2), 32, 8),
+    "channel shuffle": (nn.ChannelShuffle(2), 8, 4),
+    "unfolded": (lambda h: F.unfold(h, 2).unflatten(2, (3, 3)), 32, 8),
+    "folded": (lambda h: F.fold(h.flatten(2)[..., :9], (4, 4), 2), 2, 2),
+    "gated linear units": (nn.GLU(dim=1), 4, 4),
+    "unpooled": (unpooled, 8, 8),
+    "sampled by a grid": (sampled, 8, 8),
+    "flipped and rolled": (lambda h: h.flip(1, 2).roll((1, -1), (2, 3)), 8, 8),
+}
+
+
+@pytest.mark.parametrize(("between", "maps", "units"), FOLLOWED.values(), ids=FOLLOWED)
+@pytest.mark.parametrize("fallback", ["error", "graph"])
+def test_channels_are_removed_through_them(between, maps, units, fallback):
+    model, x = Images(between, maps).double(), torch.randn(2, 2, 4, 4).double()
+    sparsifier = sparsify(model, x)
+    assert [count for name, count, _ in sparsifier.plan().removable if name == "make"] == [units]
+    with torch.no_grad():
+        sparsifier.log_alpha.copy_(torch.linspace(-5, 4, units))  # the first goes, others are partly open
+    small = compact(model, fallback=fallback)
+    assert verify(model, small, x, tolerance=1e-9) <= 1e-9
+    assert small.get_parameter("make.weight").shape[0] <= 8 - 8 // units
+
+
+PLACES = {
+    "rolled": (lambda h: h.roll(1, 1), "moves its positions by a number of them"),
+    "a grid": (
+        lambda h: F.grid_sample(torch.ones(2, 1, 4, 4), h.unflatten(1, (4, 2)).transpose(2, 3)[..., 0]),
+        "reads places from it",
+    ),
+    "as places": (lambda h: F.pixel_shuffle(h.transpose(1, 3), 2), "pixel_shuffle.default rearranges it"),
+    "unfolded as places": (lambda h: F.unfold(h.transpose(1, 3), 2), "im2col.default rearranges it"),
+    "folded as places": (lambda h: F.fold(h.flatten(2).mT, (3, 5), 2), "col2im.default rearranges it"),
+}
+
+
+@pytest.mark.parametrize(("between", "reason"), PLACES.values(), ids=PLACES)
+@pytest.mark.filterwarnings("ignore:Default grid_sample")
+def test_channels_that_stand_for_places_stay(between, reason):
+    class Places(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.make, self.read = nn.Conv2d(2, 8, 1), nn.Conv2d(8, 3, 1)
+
+        def forward(self, x):
+            hidden = F.softplus(self.make(x))
+            return self.read(hidden), between(hidden)
+
+    with pytest.raises(LzeroError, match=reason):
+        sparsify(Places(), torch.randn(2, 2, 4, 4))
