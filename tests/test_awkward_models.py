@@ -208,3 +208,31 @@ def test_misuse_is_refused_in_words():
         sparsifier.remove()
     with pytest.raises(LzeroError, match="keep_rate: expected globs that match"):
         sparsify(build("MLP")[0], x, keep_rate={"typo": 0.1})
+
+
+class Checking(nn.Module):
+    """Asserts the width of what it is given, as the blocks of diffusion models do; widths in and out are the same."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.channels, self.padding, self.conv = channels, channels, nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        assert x.shape[1] == self.channels
+        return F.softplus(F.pad(self.conv(x), (self.padding - 8, 0)))
+
+
+def test_widths_that_code_asserts_are_set(tmp_path):
+    def make():
+        return nn.Sequential(nn.Conv2d(2, 8, 1), Checking(8), Checking(8), nn.Conv2d(8, 3, 1)).double()
+
+    model, x = make(), torch.randn(2, 2, 4, 4).double()
+    sparsifier = sparsify(model, x)
+    with torch.no_grad():
+        sparsifier.log_alpha.copy_(torch.tensor([-9.0] * 3 + [3.0] * 5 + [-9.0] * 2 + [3.0] * 6 + [-9.0] + [3.0] * 7))
+    small = compact(model)
+    assert [small[1].channels, small[2].channels] == [5, 6]
+    assert verify(model, small, x) <= 1e-9
+    assert (model[1].channels, model[2].channels) == (8, 8)
+    save(small, tmp_path / "small.safetensors")
+    assert verify(small, load(make(), tmp_path / "small.safetensors"), x) == 0

@@ -33,6 +33,17 @@ def test_narrower_blocks_are_shares_of_the_whole_one():
     assert [line for line in lines if "inside | 1.00× | 1.00×" in line] == [lines[4], lines[8], lines[13]]
 
 
+def test_architectures_are_cut_exactly_and_unknown_ones_are_refused():
+    command = [sys.executable, BENCHMARKS / "architectures.py"]
+    done = subprocess.run([*command, "segformer", "t5, encoder"], capture_output=True, text=True, check=True)
+    rows = [line.split(" | ") for line in done.stdout.splitlines()[4:]]
+    assert [row[0] for row in rows] == ["| segformer", "| t5, encoder"]
+    assert all(row[3] == "as it is" and float(row[4].rstrip("| ")) < 1e-12 for row in rows)
+    refused = subprocess.run([*command, "alexnet"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "expected names from the list, got alexnet" in refused.stderr
+
+
 def test_penalties_alone_push_gates_down_and_decay_more_than_the_papers_l0():
     command = [sys.executable, BENCHMARKS / "penalty_drift.py", "--epochs", "2"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -137,13 +137,22 @@ def test_a_model_may_keep_what_it_computed():
     assert model.features.grad_fn is not None
 
 
+class Frozen(dict):
+    """Settings that nobody changes."""
+
+    def update(self, *_):
+        raise TypeError("frozen")
+
+    clear = update
+
+
 class Caching(nn.Module):
     """Looks its biases up once, and counts its calls by a hook that it adds at the first one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second, self.bias = nn.Linear(6, 16), nn.Linear(16, 3), nn.Parameter(torch.randn(9, 3))
-        self.cache, self.calls, self.is_hooked = {}, [], False
+        self.cache, self.calls, self.is_hooked, self.settings = {}, [], False, Frozen(width=16)
 
     def forward(self, x):
         if not self.is_hooked:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from lzero.structure.capture import module_path
+from lzero.structure.capture import module_path, module_paths
+from lzero.structure.op import Value
 from lzero.structure.rewrite import rewritten
 from lzero.structure.units import Dim
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lzero.structure.analysis import Analysis
     from lzero.structure.rewrite import Alive
 
+FEW = 3  # names of attributes that are tried in all combinations
 Change = tuple[nn.Module, str, int, int]  # module, attribute, old value, new value
 
 
@@ -27,25 +29,38 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
 
     A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
     Attributes of one name are set together; `works` verifies the outputs. Where 8 is the number of heads and their
-    depth, and 5 heads are left, 8 may become 5; this is tried last. Norms without weights get their sizes in any case.
+    depth, and 5 heads are left, 8 may become 5; this is tried next. Code that asserts the width of what it is given
+    writes it down nowhere: last, attributes that have the old width of something that comes in are set as well. Norms
+    without weights get their sizes in any case.
     """
     sure, possible = (changed_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
-    return _patch(small, sure, works) or (possible != sure and _patch(small, possible, works))
+    if _patch_few(small, sure, works) or (possible != sure and _patch_few(small, possible, works)):
+        return True
+    entering = entering_sizes(analysis, alive)
+    every = {path: entering.get(path, {}) | possible.get(path, {}) for path in entering | possible}
+    together = [*_norms(small, every), *_candidates(small, every)]  # many names: all of them are tried first
+    return every != possible and (_patch(together, works) or _patch_few(small, every, works))
 
 
-def _patch(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callable[[], bool]) -> bool:
+def _patch_few(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callable[[], bool]) -> bool:
+    """Set attributes of no, one, two or three names, or of all."""
     norms, by_name = _norms(small, sizes), dict[str, list[Change]]()
     for change in _candidates(small, sizes):
         by_name.setdefault(change[1], []).append(change)
-    for count in range(0 if norms else 1, len(by_name) + 1):
-        for names in combinations(by_name, count):
-            changes = [*norms, *(change for name in names for change in by_name[name])]
-            for module, name, _, new in changes:
-                setattr(module, name, new)
-            if works():
-                return True
-            for module, name, old, _ in changes:
-                setattr(module, name, old)
+    few = range(0 if norms else 1, min(FEW, len(by_name)) + 1)
+    choices = [names for count in few for names in combinations(by_name, count)]
+    if len(by_name) > FEW:
+        choices.append(tuple(by_name))
+    return any(_patch([*norms, *(change for name in names for change in by_name[name])], works) for names in choices)
+
+
+def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
+    for module, name, _, new in changes:
+        setattr(module, name, new)
+    if works():
+        return True
+    for module, name, old, _ in changes:
+        setattr(module, name, old)
     return False
 
 
@@ -75,9 +90,25 @@ def changed_sizes(analysis: Analysis, alive: Alive, *, is_sure: bool) -> dict[st
 
     If it need not be sure, dimensions that keep their size may have the old one too.
     """
+    return _sizes(written_dims(analysis, alive), alive, is_sure=is_sure)
+
+
+def entering_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
+    """For each module path: old size → new size of the dimensions of what is computed outside it and used inside."""
+    found: dict[str, list[Dim]] = {}
+    for node in analysis.values:
+        for given in node.all_input_nodes:
+            value = analysis.values.get(given)
+            if given.op == "call_function" and isinstance(value, Value):
+                for path in set(module_paths(node)).difference(module_paths(given)):
+                    found.setdefault(path, []).extend(dim for dim in value if dim.labels.shape[1])
+    return _sizes(found, alive, is_sure=True)
+
+
+def _sizes(dims: dict[str, list[Dim]], alive: Alive, *, is_sure: bool) -> dict[str, dict[int, int]]:
     seen: dict[str, dict[int, set[int]]] = {}
-    for path, dims in written_dims(analysis, alive).items():
-        for dim in dims:
+    for path, several in dims.items():
+        for dim in several:
             seen.setdefault(path, {}).setdefault(dim.size, set()).add(int(alive(dim).sum()))
     return {
         path: {old: min(new - {old}) for old, new in sizes.items() if _agree(old, new, is_sure=is_sure)}

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from lzero import LzeroError, compact, measure, sparsify, verify
 from lzero.costs import l0_weights
@@ -65,6 +66,22 @@ def test_units_pass_and_removal_is_exact(between):
     assert removable in (12, 11, 3)  # one unit is read by number, or a view makes 3 groups of 4
     set_gates(sparsifier, 0.5)
     small = compact(model, fallback="graph")
+    assert verify(model, small, x, tolerance=1e-9) <= 1e-9
+
+
+def test_layers_whose_weight_is_a_length_and_a_direction_lose_outputs():
+    def make():
+        first, second = nn.Linear(3, 12), nn.Linear(12, 6)
+        return nn.Sequential(first, nn.Tanh(), weight_norm(second), nn.Tanh(), nn.Linear(6, 2)).double()
+
+    model, x = make(), torch.randn(4, 3).double()
+    sparsifier = sparsify(model, x)
+    plan = sparsifier.plan()
+    assert [count for _, count, _ in plan.removable] == [6]
+    assert any(reason.startswith("the norm of a weight is over it, in 2") for _, _, reason in plan.fixed)
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert small[2].weight.shape[0] == small[4].in_features < 6
     assert verify(model, small, x, tolerance=1e-9) <= 1e-9
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections import OrderedDict
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 Inputs = Tensor | tuple[Any, ...]
+CONTAINERS = (dict, OrderedDict, list, set)  # and not what others make of them, which may refuse to change
 # Torch's own recurrent layers assign lists of weights; a warning that names anything else too is the model's.
 RECURRENT = r"The tensor attributes? (\S*\b_flat_weights\[\d+\],? )+w"
 
@@ -79,9 +81,7 @@ def keeping_attributes(model: nn.Module) -> Iterator[None]:
     Restoring attributes alone would not do: a model that keeps a flag beside its hooks would add them once more.
     """
     owned = [vars(module) for module in model.modules()]
-    containers = [
-        value for attributes in owned for value in attributes.values() if isinstance(value, dict | list | set)
-    ]
+    containers = [value for attributes in owned for value in attributes.values() if type(value) in CONTAINERS]
     before = [(place, copy.copy(place)) for place in (*owned, *containers)]
     try:
         yield
@@ -93,8 +93,12 @@ def keeping_attributes(model: nn.Module) -> Iterator[None]:
 
 def module_path(node: Node) -> str:
     """The path of the module whose forward runs this operation."""
-    stack = node.meta.get("nn_module_stack")
-    return str(list(stack.values())[-1][0]) if stack else ""
+    return (module_paths(node) or [""])[-1]
+
+
+def module_paths(node: Node) -> list[str]:
+    """The paths of all modules whose forwards are running when this operation does, from the outermost in."""
+    return [str(path) for path, _ in node.meta.get("nn_module_stack", {}).values()]
 
 
 def _any_batch(argument: Any) -> dict[int, Any] | None:
