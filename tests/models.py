@@ -251,6 +251,40 @@ def segformer():
     return model
 
 
+class Unrolled(nn.Module):
+    """A recurrence by hand, whose state begins as zeros, or as it is told to."""
+
+    def __init__(self, state=None):
+        super().__init__()
+        self.width, self.state = 8, state or Unrolled.zeros
+        self.read, self.mix, self.out = nn.Linear(3, 8), nn.Parameter(torch.rand(8)), nn.Linear(8, 2)
+
+    def zeros(self, x):
+        return torch.zeros(x.shape[0], self.width, dtype=x.dtype)
+
+    def forward(self, x):
+        h = self.state(self, x)
+        for k in range(x.shape[1]):
+            h = torch.tanh(self.read(x[:, k]) + self.mix * h)
+        return self.out(h)
+
+
+class Checking(nn.Module):
+    """Asserts the width of what it is given, as the blocks of diffusion models do; widths in and out are the same."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.channels, self.padding, self.conv = channels, channels, nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        assert x.shape[1] == self.channels
+        return F.softplus(F.pad(self.conv(x), (self.padding - 8, 0)))
+
+
+def checking():
+    return nn.Sequential(nn.Conv2d(2, 8, 1), Checking(8), Checking(8), nn.Conv2d(8, 3, 1))
+
+
 def images(channels=3, size=8):
     return lambda: torch.randn(2, channels, size, size)
 
@@ -273,6 +307,8 @@ MODELS = {
     "U-Net": (UNet, images()),
     "1-D": (conv1d, lambda: torch.randn(2, 2, 40)),
     "3-D": (conv3d, lambda: torch.randn(2, 1, 6, 6, 6)),
+    "asserted widths": (checking, images(2)),
+    "a recurrence by hand": (Unrolled, lambda: torch.randn(2, 4, 3)),
     "GPT, fused": (lambda: GPTBlock(fused=True), tokens),
     "GPT, separate": (lambda: GPTBlock(fused=False), tokens),
     "TransformerEncoderLayer": (encoder_layer, lambda: torch.randn(2, 6, 16)),

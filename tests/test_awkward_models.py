@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from lzero import LzeroError, compact, load, measure, save, sparsify, verify
-from tests.models import build, set_gates
+from tests.models import Unrolled, build, checking, set_gates
 
 
 class Auxiliary(nn.Module):
@@ -210,23 +210,31 @@ def test_misuse_is_refused_in_words():
         sparsify(build("MLP")[0], x, keep_rate={"typo": 0.1})
 
 
-class Checking(nn.Module):
-    """Asserts the width of what it is given, as the blocks of diffusion models do; widths in and out are the same."""
+STATES = {
+    "an attribute": Unrolled.zeros,
+    "the input": lambda self, x: torch.full_like(self.read(x[:, 0]), 0.5),
+    "the shape of another": lambda self, x: x.new_ones(self.read(x[:, 0]).shape),
+    "its code alone": lambda self, x: torch.zeros(x.shape[0], 8, dtype=x.dtype),  # noqa: ARG005
+}
 
-    def __init__(self, channels):
-        super().__init__()
-        self.channels, self.padding, self.conv = channels, channels, nn.Conv2d(channels, channels, 1)
 
-    def forward(self, x):
-        assert x.shape[1] == self.channels
-        return F.softplus(F.pad(self.conv(x), (self.padding - 8, 0)))
+@pytest.mark.parametrize("name", STATES)
+def test_states_that_begin_as_constants_shrink_with_what_they_meet(name):
+    model, x = Unrolled(STATES[name]).double(), torch.randn(2, 4, 3).double()
+    sparsifier = sparsify(model, x)
+    assert [count for _, count, _ in sparsifier.plan().removable] == [8]
+    set_gates(sparsifier, 0.5)
+    graph = compact(model, fallback="graph")
+    assert verify(model, graph, torch.cat([x, x])) <= 1e-9
+    if name == "its code alone":
+        with pytest.raises(LzeroError, match="relies on the old sizes"):
+            compact(model)
+    else:
+        assert compact(model).width == (graph.read.out_features if name == "an attribute" else 8)
 
 
 def test_widths_that_code_asserts_are_set(tmp_path):
-    def make():
-        return nn.Sequential(nn.Conv2d(2, 8, 1), Checking(8), Checking(8), nn.Conv2d(8, 3, 1)).double()
-
-    model, x = make(), torch.randn(2, 2, 4, 4).double()
+    model, x = checking().double(), torch.randn(2, 2, 4, 4).double()
     sparsifier = sparsify(model, x)
     with torch.no_grad():
         sparsifier.log_alpha.copy_(torch.tensor([-9.0] * 3 + [3.0] * 5 + [-9.0] * 2 + [3.0] * 6 + [-9.0] + [3.0] * 7))
@@ -235,4 +243,4 @@ def test_widths_that_code_asserts_are_set(tmp_path):
     assert verify(model, small, x) <= 1e-9
     assert (model[1].channels, model[2].channels) == (8, 8)
     save(small, tmp_path / "small.safetensors")
-    assert verify(small, load(make(), tmp_path / "small.safetensors"), x) == 0
+    assert verify(small, load(checking().double(), tmp_path / "small.safetensors"), x) == 0

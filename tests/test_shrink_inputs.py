@@ -143,3 +143,29 @@ def test_what_chose_its_inputs_can_get_gates_again(tmp_path):
 def test_inputs_of_single_weights_are_refused():
     with pytest.raises(ArgumentError, match="an input goes when all its weights"):
         sparsify(nn.Linear(4, 2), torch.randn(3, 4), units="weights", inputs=True)
+
+
+def features():
+    return nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3)).double()
+
+
+def test_features_alone_are_chosen_by_name():
+    model, x = features(), torch.randn(4, 12).double()
+    sparsifier = sparsify(model, x, inputs=True, include="inputs of *")
+    assert [(group.name, group.stop) for group in sparsifier.groups] == [("inputs of 0", 12)]
+    close(sparsifier, "inputs of 0", slice(0, 7))
+    small = compact(model)
+    assert (small[0].in_features, small[2].in_features) == (5, 8)
+    assert verify(model, small, x) < 1e-12
+
+
+def test_inputs_with_gates_of_their_own_are_not_said_to_stay():
+    x = torch.randn(4, 12).double()
+    plan = sparsify(features(), x, inputs=True).plan()
+    assert [name for name, _, _ in plan.removable] == ["0", "inputs of 0"]
+    assert [reason for _, _, reason in plan.fixed] == ["model output"]
+    without = sparsify(features(), x, inputs=True, exclude="inputs of 0").plan()
+    assert [name for name, _, _ in without.removable] == ["0"]
+    assert "inputs of 0" in [name for name, _, _ in without.fixed]
+    with pytest.raises(ArgumentError, match=r"expected globs that match one of 0, inputs of 0, .*, got 'features'"):
+        sparsify(features(), x, inputs=True, include="features")

@@ -101,6 +101,11 @@ def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:
     return groups
 
 
+def inputs_of(weight: str) -> str:
+    """What the gates on a dense layer's inputs are called, by the name of its weight."""
+    return f"inputs of {weight.rpartition('.')[0]}"
+
+
 def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:
     """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps."""
     # One layer may read several kinds of fixed units, as rows and columns of pixels: its inputs have one gate each.
@@ -110,7 +115,7 @@ def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[
     for where, units in wanted.items():
         if where.tensor in matrices and not _one_to_one(units):
             size = len(structure.tensors[where.tensor][where.dim])
-            groups.append(GateGroup(f"inputs of {where.tensor.rpartition('.')[0]}", start, start + size, columns=where))
+            groups.append(GateGroup(inputs_of(where.tensor), start, start + size, columns=where))
             start += size
     return groups
 

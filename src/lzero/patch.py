@@ -36,7 +36,7 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
     sure, possible = (changed_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
     if _patch_few(small, sure, works) or (possible != sure and _patch_few(small, possible, works)):
         return True
-    entering = entering_sizes(analysis, alive)
+    entering = _sizes(entering_dims(analysis), alive, is_sure=True)
     every = {path: entering.get(path, {}) | possible.get(path, {}) for path in entering | possible}
     together = [*_norms(small, every), *_candidates(small, every)]  # many names: all of them are tried first
     return every != possible and (_patch(together, works) or _patch_few(small, every, works))
@@ -93,18 +93,6 @@ def changed_sizes(analysis: Analysis, alive: Alive, *, is_sure: bool) -> dict[st
     return _sizes(written_dims(analysis, alive), alive, is_sure=is_sure)
 
 
-def entering_sizes(analysis: Analysis, alive: Alive) -> dict[str, dict[int, int]]:
-    """For each module path: old size → new size of the dimensions of what is computed outside it and used inside."""
-    found: dict[str, list[Dim]] = {}
-    for node in analysis.values:
-        for given in node.all_input_nodes:
-            value = analysis.values.get(given)
-            if given.op == "call_function" and isinstance(value, Value):
-                for path in set(module_paths(node)).difference(module_paths(given)):
-                    found.setdefault(path, []).extend(dim for dim in value if dim.labels.shape[1])
-    return _sizes(found, alive, is_sure=True)
-
-
 def _sizes(dims: dict[str, list[Dim]], alive: Alive, *, is_sure: bool) -> dict[str, dict[int, int]]:
     seen: dict[str, dict[int, set[int]]] = {}
     for path, several in dims.items():
@@ -126,6 +114,18 @@ def written_dims(analysis: Analysis, alive: Alive) -> dict[str, list[Dim]]:
     for node in analysis.values:
         if node.op == "call_function":
             found.setdefault(module_path(node), []).extend(_written(node, analysis, alive))
+    return found
+
+
+def entering_dims(analysis: Analysis) -> dict[str, list[Dim]]:
+    """For each module path: the dimensions with units of what is computed outside the module and used inside."""
+    found: dict[str, list[Dim]] = {}
+    for node in analysis.values:
+        for given in node.all_input_nodes:
+            value = analysis.values.get(given)
+            if given.op == "call_function" and isinstance(value, Value):
+                for path in set(module_paths(node)).difference(module_paths(given)):
+                    found.setdefault(path, []).extend(dim for dim in value if dim.labels.shape[1])
     return found
 
 

@@ -29,7 +29,9 @@ class Plan:
             return ", ".join(dict.fromkeys(where.tensor for where in group.site.consumers))
 
         removable = tuple((group.name, group.stop - group.start, read_by(group)) for group in groups)
-        return cls(removable, tuple((each.name, each.size, each.reason) for each in structure.pinned))
+        gated = {group.columns for group in groups if group.columns}  # fixed as units, but not for each reader
+        fixed = [each for each in structure.pinned if not each.consumers or not gated.issuperset(each.consumers)]
+        return cls(removable, tuple((each.name, each.size, each.reason) for each in fixed))
 
     def __str__(self) -> str:
         names = [name for name, _, _ in (*self.removable, *self.fixed)]

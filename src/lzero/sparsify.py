@@ -20,6 +20,7 @@ from lzero.gating import (
     choose,
     column_groups,
     element_groups,
+    inputs_of,
     keep_rate_of,
     unit_groups,
 )
@@ -56,7 +57,8 @@ def sparsify(
     `units` is `"structure"` for neurons, feature maps, heads and channels; `"paper"` for the papers' choice, which
     also gates each input of a dense layer; `"weights"` for a gate on every weight. `include` and `exclude` are globs
     over the names that `plan()` shows; the inner dimensions of attention heads are left out unless asked for. `inputs`
-    also gates the raw inputs of dense layers one by one. `keep_rate` is one number, or one for each glob.
+    also gates the raw inputs of dense layers one by one; to choose features and nothing else, include `"inputs of *"`.
+    `keep_rate` is one number, or one for each glob.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> sparsifier = sparsify(model, torch.randn(3, 4))
@@ -75,8 +77,9 @@ def sparsify(
     positional = tuple(x.detach() if isinstance(x, Tensor) else x for x in as_tuple(example_inputs))
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
-    names = [site.name for site in sites]
-    chosen = choose(names, include, exclude)
+    matrices = _dense_weights(model, analysis.aliases) & analysis.used_once()
+    columns = {inputs_of(weight): weight for weight in sorted(matrices)} if units == "paper" or inputs else {}
+    chosen = choose([*(site.name for site in sites), *columns], include, exclude)
     kept = [site for site in sites if site.name in chosen]
     left_out = [site for site in sites if site.name not in chosen]
     pinned += [
@@ -84,9 +87,8 @@ def sparsify(
     ]
     structure = freeze(analysis, kept, pinned)
     groups = unit_groups(kept) if units != "weights" else []
-    matrices = _dense_weights(model, structure) & analysis.used_once()
-    if units == "paper" or inputs:
-        groups += column_groups(structure, pinned, matrices, structure.num_units)
+    wanted = {weight for name, weight in columns.items() if name in chosen}
+    groups += column_groups(structure, pinned, wanted, structure.num_units)
     if units == "weights":
         groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
     if not groups:
@@ -99,12 +101,12 @@ def sparsify(
     return sparsifier
 
 
-def _dense_weights(model: nn.Module, structure: Structure) -> set[str]:
+def _dense_weights(model: nn.Module, aliases: Mapping[str, str]) -> set[str]:
     """The weights of dense layers used once: those that can be made to choose their inputs."""
     layers = [path for path, module in model.named_modules() if type(module) in (nn.Linear, IndexedLinear)]
     names = {f"{path}.weight" if path else "weight" for path in layers}
-    shared = [name for alias, name in structure.aliases.items() if alias != name]
-    return {name for name in names if structure.aliases.get(name) == name and name not in shared}
+    shared = [name for alias, name in aliases.items() if alias != name]
+    return {name for name in names if aliases.get(name) == name and name not in shared}
 
 
 def _weight_names(model: nn.Module, structure: Structure, include: Globs, exclude: Globs) -> list[str]:

@@ -12,9 +12,10 @@ from lzero.cutting import cut_copy
 from lzero.decision import decide
 from lzero.errors import LzeroError, UnsupportedError
 from lzero.graph import alive_in, units_in
-from lzero.patch import written_dims
+from lzero.patch import entering_dims, written_dims
 from lzero.proof import changed_attributes, plain_copy
 from lzero.structure.analysis import analyse
+from lzero.structure.units import NONE
 from lzero.swapping import Layout
 from lzero.tensors import duplicate
 
@@ -103,10 +104,12 @@ def _counted(
     analysis = analyse(plain_copy(trial), trial.example_inputs)
     units_of = units_in(analysis, trial.structure)
     written = written_dims(analysis, alive_in(analysis, trial.structure, decision))
+    entering = entering_dims(analysis)
     for path, names in attributes.items():
         for name in names:
             old = vars(trial.model.get_submodule(path))[name]
-            tables = {units_of(dim).tobytes(): units_of(dim) for dim in written[path] if dim.size == old}
+            sized = [[units_of(dim) for dim in dims.get(path, ()) if dim.size == old] for dims in (written, entering)]
+            tables = {units.tobytes(): units for units in sized[0] or sized[1] if (units != NONE).any()}
             if len(tables) != 1:
                 why = f"{path}.{name} counts units of several kinds"
                 raise UnsupportedError(f"this model cannot run in parts: {why}; {WAY_OUT}")

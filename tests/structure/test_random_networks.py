@@ -152,6 +152,7 @@ def regroup(draw, x):
         view=lambda x: x.reshape(*x.shape[:dim], x.shape[dim] // outer, outer, *x.shape[dim + 1 :]),
         shuffle=lambda x: x.unflatten(dim, (outer, -1)).transpose(dim, dim + 1).flatten(dim, dim + 1),
         unsqueeze=lambda x: x.unsqueeze(dim),
+        constant=lambda x: x * torch.full(x.shape[1:], 0.5, dtype=x.dtype) + x.new_ones(x.shape),
         squeeze=lambda x: x.squeeze(dim),
         squeeze_all=lambda x: x.squeeze(),
         tokens=lambda x: torch.cat([x, torch.ones_like(x[:1]).repeat(x.shape[0], *[1] * (x.dim() - 1))], dim),

@@ -52,7 +52,12 @@ def _reshape(node: Node, values: Values, alive: Alive) -> Call:
 
 
 def _expand(node: Node, values: Values, alive: Alive) -> Call:
-    return node.target, (node.args[0], _sizes(node.args[1], values[node], alive)), dict(node.kwargs)
+    x, sizes, *rest = node.args
+    return node.target, (x, _sizes(sizes, values[node], alive), *rest), dict(node.kwargs)
+
+
+def _constant(node: Node, values: Values, alive: Alive) -> Call:
+    return node.target, (_sizes(node.args[0], values[node], alive), *node.args[1:]), dict(node.kwargs)
 
 
 def _unflatten(node: Node, values: Values, alive: Alive) -> Call:
@@ -116,6 +121,12 @@ _REWRITES: dict[str, Callable[[Node, Values, Alive], Call]] = {
     "aten.reshape": _reshape,
     "aten._unsafe_view": _reshape,
     "aten.expand": _expand,
+    "aten.zeros": _constant,
+    "aten.ones": _constant,
+    "aten.full": _constant,
+    "aten.new_zeros": _expand,
+    "aten.new_ones": _expand,
+    "aten.new_full": _expand,
     "aten.unflatten": _unflatten,
     "aten.split": _split,
     "aten.split_with_sizes": _split,

@@ -42,11 +42,17 @@ def like(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     return Value(dim.without_sources() for dim in x)
 
 
-@register_rule("aten.zeros", "aten.ones", "aten.full", "aten.arange", "aten.empty", "aten.scalar_tensor", "aten.eye")
-@register_rule("aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty", "aten.rand", "aten.randn")
+@register_rule("aten.arange", "aten.scalar_tensor", "aten.eye", "aten.rand", "aten.randn")
+@register_rule("aten.empty", "aten.new_empty")
 def factory(op: Op, *_: Any, **__: Any) -> Value:
     """A new tensor has no units of its own."""
     return Value(free(size) for size in op.shapes[0])
+
+
+@register_rule("aten.zeros", "aten.ones", "aten.full", "aten.new_zeros", "aten.new_ones", "aten.new_full")
+def constant(op: Op, *_: Any, **__: Any) -> Value:
+    """The same number everywhere: its positions go with those of what it meets."""
+    return Value(op.units.fresh(size) for size in op.shapes[0])
 
 
 @register_rule("aten._assert_tensor_metadata", "aten._assert_scalar", "aten._assert_async", "aten.sym_size")
