@@ -56,6 +56,11 @@ def test_wrong_settings_are_refused_before_anything_is_written(setting, tmp_path
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
+def test_a_run_that_is_not_there_begins_and_says_so(tmp_path):
+    told = [run("digits", "--set", "training.epochs=1", "--resume", "--out", str(tmp_path)).output for _ in range(2)]
+    assert ["no run to go on with; a new one begins" in output for output in told] == [True, False]
+
+
 @pytest.mark.parametrize("kind", FILES)
 def test_wrong_recipe_files_are_refused(kind, tmp_path):
     content = FILES[kind]

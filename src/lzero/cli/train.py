@@ -37,7 +37,7 @@ def train_command(
     out: Annotated[
         Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.", show_default=False)
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, if any.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder.")] = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="First train the network without gates, to compare with.")
@@ -56,10 +56,13 @@ def train_command(
     console = Console(stderr=as_json)
     with errors_for_people(), warnings_for_people(console), working_folder_importable():
         from lzero.training import fit  # heavy: Fabric
+        from lzero.training.folder import RunFolder
         from lzero.training.processes import is_first
 
         name, changed = _named(recipe, changes or [], init)
         folder = out or Path("runs") / Path(name if ":" not in recipe else recipe.rpartition(":")[2]).stem
+        if resume and is_first() and not RunFolder(folder).config.exists():
+            console.print(f"{folder}: no run to go on with; a new one begins", soft_wrap=True, highlight=False)
         with interruptible(f"the same command and --resume ({folder})") as should_stop, progress(console) as on_step:
             outcome = fit(
                 load(name, changed), folder, resume=resume, overwrite=overwrite, data_dir=data_dir, compare=compare,
