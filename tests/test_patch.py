@@ -23,12 +23,11 @@ class Attention(nn.Module):
 
 
 class Normed(nn.Module):
-    """A group norm without weights, whose channels nothing but the norm itself knows."""
+    """A norm without weights, whose channels nothing but the norm itself knows."""
 
-    def __init__(self):
+    def __init__(self, norm):
         super().__init__()
-        self.first, self.second = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 3)
-        self.norm = nn.GroupNorm(4, 16, affine=False)
+        self.first, self.second, self.norm = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 3), norm
 
     def forward(self, x):
         return self.second(self.norm(self.first(x)).relu())
@@ -52,11 +51,24 @@ def test_heads_are_removed_whatever_their_depth(heads, depth):
     assert (model.heads, model.depth) == (heads - 2, depth)
 
 
-def test_norms_without_weights_follow():
-    model, x = Normed(), torch.randn(2, 3, 8, 8)
-    sparsifier = gated(model, x, slice(1))
+NORMS = {
+    "groups": (lambda: nn.GroupNorm(4, 16, affine=False), 1, {"num_groups": 3, "num_channels": 12}),
+    "instances": (lambda: nn.InstanceNorm2d(16), 4, {"num_features": 12}),  # which warns where it is given others
+    "batches": (lambda: nn.BatchNorm2d(16, affine=False, track_running_stats=False), 4, {"num_features": 12}),
+}
+
+
+@pytest.mark.parametrize(("make", "closed", "sizes"), NORMS.values(), ids=NORMS)
+def test_norms_without_weights_follow(make, closed, sizes, tmp_path):
+    model, x = Normed(make()), torch.randn(2, 3, 8, 8)
+    sparsifier = gated(model, x, slice(closed))
     small = lzero.compact(model)
-    assert (small.norm.num_groups, small.norm.num_channels) == (3, 12)
+    assert sizes.items() <= vars(small.norm).items()
     assert lzero.verify(model, small, torch.randn(3, 3, 9, 9).double()) < 1e-12
-    assert sparsifier.shrink() == 1
-    assert (model.norm.num_groups, model.norm.num_channels) == (3, 12)
+    lzero.save(small, tmp_path / "small.safetensors")
+    assert sizes.items() <= vars(lzero.load(Normed(make()).double(), tmp_path / "small.safetensors").norm).items()
+    assert sparsifier.shrink() == closed
+    assert sizes.items() <= vars(model.norm).items()
+    sparsifier.log_alpha.data[:closed] = -9.0
+    assert sparsifier.shrink() == closed  # once more, by the structure of what was left
+    assert {name: size * 2 // 3 for name, size in sizes.items()}.items() <= vars(model.norm).items()

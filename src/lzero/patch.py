@@ -30,28 +30,27 @@ def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: 
     A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
     Attributes of one name are set together; `works` verifies the outputs. Where 8 is the number of heads and their
     depth, and 5 heads are left, 8 may become 5; this is tried next. Code that asserts the width of what it is given
-    writes it down nowhere: last, attributes that have the old width of something that comes in are set as well. Norms
-    without weights get their sizes in any case.
+    writes it down nowhere: last, attributes that have the old width of something that comes in are set as well.
     """
     sure, possible = (changed_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
     if _patch_few(small, sure, works) or (possible != sure and _patch_few(small, possible, works)):
         return True
     entering = _sizes(entering_dims(analysis), alive, is_sure=True)
     every = {path: entering.get(path, {}) | possible.get(path, {}) for path in entering | possible}
-    together = [*_norms(small, every), *_candidates(small, every)]  # many names: all of them are tried first
-    return every != possible and (_patch(together, works) or _patch_few(small, every, works))
+    # There may be many names: all of them are tried first.
+    return every != possible and (_patch(_candidates(small, every), works) or _patch_few(small, every, works))
 
 
 def _patch_few(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callable[[], bool]) -> bool:
-    """Set attributes of no, one, two or three names, or of all."""
-    norms, by_name = _norms(small, sizes), dict[str, list[Change]]()
+    """Set attributes of one, two or three names, or of all."""
+    by_name: dict[str, list[Change]] = {}
     for change in _candidates(small, sizes):
         by_name.setdefault(change[1], []).append(change)
-    few = range(0 if norms else 1, min(FEW, len(by_name)) + 1)
+    few = range(1, min(FEW, len(by_name)) + 1)
     choices = [names for count in few for names in combinations(by_name, count)]
     if len(by_name) > FEW:
         choices.append(tuple(by_name))
-    return any(_patch([*norms, *(change for name in names for change in by_name[name])], works) for names in choices)
+    return any(_patch([change for name in names for change in by_name[name]], works) for names in choices)
 
 
 def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
@@ -62,17 +61,6 @@ def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
     for module, name, old, _ in changes:
         setattr(module, name, old)
     return False
-
-
-def _norms(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
-    """The sizes of group norms that no weight tells."""
-    found: list[Change] = []
-    for path, module in small.named_modules():
-        if isinstance(module, nn.GroupNorm) and module.weight is None and module.num_channels in sizes.get(path, {}):
-            old, new = module.num_channels, sizes[path][module.num_channels]
-            found.append((module, "num_channels", old, new))
-            found.append((module, "num_groups", module.num_groups, module.num_groups * new // old))
-    return found
 
 
 def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:

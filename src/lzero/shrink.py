@@ -162,6 +162,7 @@ def cut_structure(structure: Structure, decision: Decision) -> Structure:
         tuple(left(table) for table in structure.activations),
         structure.aliases,
         {w: t for w, t in inputs.items() if w in structure.inputs or len(t) > len(tensors[w.tensor][w.dim])},
+        {path: left(table) for path, table in structure.norms.items()},
     )
 
 

@@ -52,7 +52,18 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
                 )
             (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[first]
         adapt(module, before)
+        if path in structure.norms:
+            _count_channels(module, int(decision.positions(structure.norms[path]).sum()))
     choose_inputs(model, structure, decision)
+
+
+def _count_channels(norm: nn.Module, channels: int) -> None:
+    """Tell a norm without a weight how many channels are left; what has their number in its code is not told."""
+    if isinstance(norm, nn.GroupNorm):
+        norm.num_groups = _scaled(norm.num_groups, norm.num_channels, channels, always=True)
+        norm.num_channels = channels
+    elif isinstance(norm, PER_CHANNEL):
+        norm.num_features = channels
 
 
 def _own(module: nn.Module) -> list[tuple[str, Tensor]]:

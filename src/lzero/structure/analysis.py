@@ -37,6 +37,7 @@ class Analysis:
     readings: list[Reading]
     products: list[Product]
     inputs: dict[str, Dim]  # what a layer chooses its columns from, by the name of its weight
+    norms: dict[str, Dim]  # the channels of norms that have no weight, by their path
 
     def used_once(self) -> set[str]:
         """Parameters and buffers that exactly one operation reads."""
@@ -75,8 +76,9 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
         elif node.op == "output":
             _pin_outputs(node, values, findings)
     return Analysis(
-        program, findings.units, tensors, aliases, values, findings.readings, findings.products, findings.inputs
-    )
+        program, findings.units, tensors, aliases, values, findings.readings, findings.products, findings.inputs,
+        findings.norms,
+    )  # fmt: skip
 
 
 def _aliases(model: nn.Module) -> dict[str, str]:

@@ -39,6 +39,7 @@ class Structure:
     activations: tuple[Ids, ...]  # the same for the dimensions of what is computed, each make-up once
     aliases: dict[str, str]
     inputs: dict[Slice, Ids] = field(default_factory=dict)  # the same for what a layer chooses its columns from
+    norms: dict[str, Ids] = field(default_factory=dict)  # the same for the channels of norms without a weight, by path
 
     @cached_property
     def _starts(self) -> dict[str, int]:
@@ -97,6 +98,7 @@ def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Struc
         _activations(analysis, of),
         analysis.aliases,
         {Slice(analysis.aliases[name], 1): of(dim) for name, dim in analysis.inputs.items()},
+        {path: of(dim) for path, dim in analysis.norms.items()},
     )
 
 

@@ -75,6 +75,7 @@ class Findings:
     products: list[Product] = field(default_factory=list)
     indices: dict[Node, Ids] = field(default_factory=dict)  # by which layers choose inputs, where they are known
     inputs: dict[str, Dim] = field(default_factory=dict)  # what such a layer chooses from, by the name of its weight
+    norms: dict[str, Dim] = field(default_factory=dict)  # the channels of norms that have no weight, by their path
 
 
 class Op:
@@ -150,6 +151,10 @@ class Op:
             self.pin([one], f"{self.name} multiplies two activations over it")
         for parameter, dim in reader.sources:
             self._findings.readings.append(Reading(parameter, dim, reader.labels))
+
+    def normalises(self, channels: Dim) -> None:
+        """Say that this norm counts its channels although no parameter tells them."""
+        self._findings.norms.setdefault(self.path, channels)
 
     def attends_to(self, value: Value) -> None:
         """Say that an attention's weights are applied to these values, [batch, heads, places, depth]."""

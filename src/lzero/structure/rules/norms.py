@@ -10,6 +10,8 @@ from lzero.structure.registry import register_rule
 
 def _per_channel(op: Op, x: Value, parameters: tuple[Value | None, ...]) -> Value:
     channels = x[1]
+    if all(parameter is None for parameter in parameters):
+        op.normalises(channels)
     for parameter in parameters:
         if parameter is not None:
             channels = op.unite(channels, parameter[0])
