@@ -13,6 +13,7 @@ from lzero.decision import Decision, decide_from
 from lzero.errors import UnsupportedError
 from lzero.subnetwork import Subnetwork
 from tests.models import AS_GRAPH, MODELS, build, set_gates
+from tests.test_patch import NORMS, Normed
 
 SETTINGS = {"MLP": {"inputs": True}, "LeNet-5": {"units": "paper"}}
 RUNNABLE = sorted(set(MODELS) - AS_GRAPH)
@@ -50,6 +51,15 @@ def difference(expected, got):
     assert list(expected) == list(got)
     floor = 1e-2 * max(tensor.abs().max() for tensor in expected.values())
     return max(((expected[n] - got[n]).abs().max() / (expected[n].abs().max() + floor)).item() for n in expected)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_without_weights_run_in_parts(name):
+    model, x = Normed(NORMS[name][0]()).double(), torch.randn(4, 3, 8, 8).double()
+    sparsifier = sparsify(model, x)
+    set_gates(sparsifier, 0.5)
+    part = gradients(model, Subnetwork(sparsifier, round_to=1), x)
+    assert difference(gradients(model, model, x), part) < 1e-9
 
 
 @pytest.mark.parametrize("name", RUNNABLE)

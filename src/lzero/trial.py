@@ -108,6 +108,10 @@ def _counted(
     for path, names in attributes.items():
         for name in names:
             old = vars(trial.model.get_submodule(path))[name]
+            if path in trial.structure.norms:
+                channels = trial.structure.norms[path]
+                yield path, name, channels[:: len(channels) // old]  # each of them, or one of each group
+                continue
             sized = [[units_of(dim) for dim in dims.get(path, ()) if dim.size == old] for dims in (written, entering)]
             tables = {units.tobytes(): units for units in sized[0] or sized[1] if (units != NONE).any()}
             if len(tables) != 1:
