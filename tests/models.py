@@ -1,5 +1,7 @@
 """Small models of every family, with smooth activations that are not 0 at 0, so that no error hides in a dead unit."""
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -183,12 +185,27 @@ class Attention(nn.Module):
         return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
 
 
+class CountingAttention(Attention):
+    """The same, sized by what comes in: no attribute holds the depth of a head."""
+
+    def __init__(self, width, heads):
+        super().__init__(width, heads, fused=True)
+        self.heads, self.dropout = heads, nn.Dropout(0.1)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        by_head = batch, length, self.heads, width // self.heads
+        q, k, v = (t.reshape(by_head).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.dropout(self.out(attended.transpose(1, 2).reshape(batch, length, width)))
+
+
 class GPTBlock(nn.Module):
-    def __init__(self, fused, width=16, heads=4):
+    def __init__(self, attention, width=16, heads=4):
         super().__init__()
         self.embed = nn.Embedding(20, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, fused)
+        self.attention = attention(width, heads)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
         self.read = nn.Linear(width, 20)
 
@@ -199,7 +216,28 @@ class GPTBlock(nn.Module):
 
 
 def encoder_layer():
-    return nn.TransformerEncoderLayer(16, 4, 32, activation=F.softplus, batch_first=True)
+    return nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, activation=F.softplus, batch_first=True)
+
+
+class Translator(nn.Module):
+    """Torch's own transformer: two kinds of attention, sentences filled up with zeros, no word read before its time."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.read = nn.Embedding(20, 16), nn.Linear(16, 20)
+        self.transformer = nn.Transformer(16, 4, 2, 1, 24, dropout=0.0, activation="gelu", batch_first=True)
+
+    def forward(self, sentences):
+        source, target = sentences.split([6, 5], dim=1)
+        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1], dtype=self.embed.weight.dtype)
+        masks = {"src_key_padding_mask": source == 0, "memory_key_padding_mask": source == 0, "tgt_mask": causal}
+        return self.read(self.transformer(self.embed(source), self.embed(target), tgt_is_causal=True, **masks))
+
+
+def sentences():
+    both = torch.randint(1, 20, (2, 11))
+    both[1, 4:6] = 0  # the end of the first
+    return both
 
 
 HEADS = {"num_attention_heads": 4, "intermediate_size": 24}
@@ -309,9 +347,11 @@ MODELS = {
     "3-D": (conv3d, lambda: torch.randn(2, 1, 6, 6, 6)),
     "asserted widths": (checking, images(2)),
     "a recurrence by hand": (Unrolled, lambda: torch.randn(2, 4, 3)),
-    "GPT, fused": (lambda: GPTBlock(fused=True), tokens),
-    "GPT, separate": (lambda: GPTBlock(fused=False), tokens),
+    "GPT, fused": (lambda: GPTBlock(partial(Attention, fused=True)), tokens),
+    "GPT, separate": (lambda: GPTBlock(partial(Attention, fused=False)), tokens),
+    "GPT, counting": (lambda: GPTBlock(CountingAttention), tokens),
     "TransformerEncoderLayer": (encoder_layer, lambda: torch.randn(2, 6, 16)),
+    "Transformer": (Translator, sentences),
     "GPT-2": (gpt2, tokens),
     "BERT": (bert, tokens),
     "Llama": (llama, tokens),
@@ -320,7 +360,7 @@ MODELS = {
     "Swin": (swin, images()),
     "SegFormer": (segformer, images(size=16)),
 }
-AS_GRAPH = {"TransformerEncoderLayer"}
+AS_GRAPH = {"GPT, counting"}
 
 
 def build(name, dtype=torch.float64):

@@ -12,7 +12,7 @@ from lzero import LzeroError, sparsify
 from lzero.decision import Decision, decide_from
 from lzero.errors import UnsupportedError
 from lzero.subnetwork import Subnetwork
-from tests.models import AS_GRAPH, MODELS, build, set_gates
+from tests.models import AS_GRAPH, MODELS, CountingAttention, build, set_gates
 from tests.test_patch import NORMS, Normed
 
 SETTINGS = {"MLP": {"inputs": True}, "LeNet-5": {"units": "paper"}}
@@ -290,7 +290,7 @@ def compiled(model):
 
 REFUSED = {
     "weights": (lambda: nn.Linear(4, 3), {"units": "weights"}, "gates on single weights"),
-    "sizes in code": (MODELS["TransformerEncoderLayer"][0], {}, "relies on the old sizes"),
+    "sizes in code": (lambda: CountingAttention(16, 4), {}, "relies on the old sizes"),
     "halves": (Halves, {}, "relies on the old sizes"),
     "synchronised": (lambda: nn.Sequential(nn.Linear(4, 3), nn.SyncBatchNorm(3), nn.Linear(3, 1)), {}, "SyncBatchNorm"),
     "compiled": (lambda: compiled(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1))), {}, "torch.compile would"),

@@ -253,6 +253,19 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
     return made  # type: ignore[no-any-return]
 
 
+def base_of(module: nn.Module) -> type[nn.Module]:
+    """The class of a module, without its gates."""
+    base: type[nn.Module] = type(module).__dict__.get("_lzero_base", type(module))
+    return base
+
+
+def set_base(module: nn.Module, base: type[nn.Module]) -> None:
+    """Give a module another class, with the gates it has."""
+    has_gates = base_of(module) is not type(module)
+    names = tuple(module.__dict__["_lzero_factors"]) if has_gates else ()
+    module.__class__ = gated_class(base, names, LOG_ALPHA in module._parameters) if has_gates else base  # type: ignore[arg-type]
+
+
 def _new_gated(base: type[nn.Module], names: tuple[str, ...], is_root: bool) -> nn.Module:
     cls = gated_class(base, names, is_root)  # type: ignore[arg-type]
     return cls.__new__(cls)

@@ -102,15 +102,22 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
     failure = proof.failure(small)
     if failure is None:
         return small
+
+    def works() -> bool:
+        nonlocal failure  # the last one is that of code in which all that can be set has been
+        failure = proof.failure(small)
+        return failure is None
+
     dense = plain_copy(sparsifier)
     analysis = analyse(dense, inputs)
     alive = alive_in(analysis, sparsifier.structure, decision)
-    if patch_attributes(small, analysis, alive, lambda: proof.failure(small) is None):
+    if patch_attributes(small, analysis, alive, works):
         return small
     if fallback == "error":
         raise LzeroError(
-            f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); leave out what it is "
-            'about by sparsify(…, exclude=…), or take the smaller model as a graph: compact(model, fallback="graph")'
+            f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); let sizes follow from "
+            "tensors there, as by -1 in a view; or leave out what it is about by sparsify(…, exclude=…); or take the "
+            'smaller model as a graph: compact(model, fallback="graph")'
         )
     # Closed columns stay, as zeros: a graph has no index layers.
     decision = Decision(decision.units, {}, decision.gates)

@@ -1,4 +1,4 @@
-"""The one layer torch lacks: a dense layer that reads some of its inputs."""
+"""A layer torch lacks: a dense layer that reads some of its inputs."""
 
 from __future__ import annotations
 

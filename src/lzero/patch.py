@@ -66,7 +66,7 @@ def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
 def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
     found = []
     for path, module in small.named_modules():
-        changed = {} if type(module).__module__.startswith("torch.nn.") else sizes.get(path, {})
+        changed = {} if type(module).__module__.startswith(("torch.nn.", "lzero.")) else sizes.get(path, {})
         for name, value in vars(module).items():
             if type(value) is int and value in changed:
                 found.append((module, name, value, changed[value]))

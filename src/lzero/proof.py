@@ -7,9 +7,11 @@ is made a second time, in a copy in double precision in which nothing is constan
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -52,7 +54,7 @@ class Proof:
                 copy_sizes(small, self._trial.small)
                 verify(*self._trial)
         except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
-            return f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+            return described(error)
         return self._failure_in_training(small)
 
     def check_graph(self, graph: nn.Module) -> None:
@@ -95,6 +97,14 @@ class Proof:
             if not any(output.isnan().any() for output in outputs):
                 return trial
         return None
+
+
+def described(error: Exception) -> str:
+    """The first line of what an error says, and the line of the model's code that raised it."""
+    said = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    libraries = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
+    return f"{said}, in {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else said
 
 
 def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Trial:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lzero.attention import make_slim
 from lzero.decision import Decision, Mask, decide_from, read_units
 from lzero.errors import ArgumentError, UnsupportedError
 from lzero.structure.frozen import Extent, Structure
@@ -89,6 +90,7 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequenc
             else:
                 module._buffers[name] = cut(tensor, structure, decision, first)
     choose_inputs(sparsifier.model, structure, decision)
+    make_slim(sparsifier.model)
     kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)
     _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizers)
 

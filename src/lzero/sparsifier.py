@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
+from lzero.attention import make_slim
 from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
@@ -226,6 +227,7 @@ class Sparsifier:
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]
         if self.history.is_of(self.model):  # so that it can be saved, and loaded into the dense model
+            make_slim(self.model)
             self.model.__dict__[PLAN] = json.dumps(self.history.as_dict())
         return self.model
 

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
+from lzero.attention import make_slim
 from lzero.cutting import PLAN, plan_of
 from lzero.errors import ArgumentError, LzeroError, UnsupportedError
 from lzero.files import write_atomically
@@ -80,6 +81,7 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
         assert isinstance(linear, nn.Linear)  # noqa: S101 (checked with the architecture)
         IndexedLinear.over(linear, index)
     _fill(model, tensors)
+    make_slim(model)
     model.__dict__[PLAN] = json.dumps({k: v for k, v in plan.items() if k in ("attributes", "dense", "sites")})
     return model
 

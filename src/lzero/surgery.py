@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lzero.attention import make_slim
 from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
 
@@ -55,6 +56,7 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
         if path in structure.norms:
             _count_channels(module, int(decision.positions(structure.norms[path]).sum()))
     choose_inputs(model, structure, decision)
+    make_slim(model)
 
 
 def _count_channels(norm: nn.Module, channels: int) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lzero.attach import base_of, set_base
+from lzero.attention import SlimAttention
 from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
 from lzero.surgery import SIZES, adapt, chosen_inputs
@@ -84,6 +86,7 @@ class Layout:
         self._modules = self._found(sparsifier.model)
         self._gated = [self._makeup(where) for where in gate_tables(self.structure, sparsifier.groups)]
         self._choosing = self._choosing_inputs(sparsifier.model)
+        self._attentions = [m for m in sparsifier.model.modules() if base_of(m) is nn.MultiheadAttention]
         self._sizes: list[tuple[nn.Module, str, int]] = []
 
     def _found(self, model: nn.Module) -> list[tuple[nn.Module, list[Sliced]]]:
@@ -146,6 +149,9 @@ class Layout:
             for module, attribute, makeup in self._sizes:
                 if (index := indices[makeup]) is not None:
                     undo.enter_context(replaced(vars(module), attribute, len(index)))
+            for attention in self._attentions:
+                undo.callback(set_base, attention, nn.MultiheadAttention)
+                set_base(attention, SlimAttention)
             for module, where in self._choosing:
                 self._choose(module, where, decision, device, undo)
             yield [indices[makeup] for makeup in self._gated]

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from lzero.attach import INDEX, Factor, gated_class
+from lzero.attach import INDEX, Factor, base_of, gated_class
+from lzero.attention import keep_padding, nest_again
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
         model.register_forward_hook(sparsifier.bank.end, always_call=True),
     ]
     for path, module in model.named_modules():
+        if isinstance(module, nn.TransformerEncoder):
+            keep_padding(module)
         mine = factors.get(path, {})
         if mine or module is model:
             module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
@@ -86,9 +89,11 @@ def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Sli
 
 def release(module: nn.Module) -> None:
     """Give a module its own class back."""
+    if isinstance(module, nn.TransformerEncoder):
+        nest_again(module)
     if module.__dict__.pop("_lzero_factors", None) is None:
         return
-    module.__class__ = type(module)._lzero_base  # type: ignore[attr-defined]
+    module.__class__ = base_of(module)
     del module.__dict__["_lzero_bank"]
     if module._buffers.pop(INDEX, None) is not None:
         module._non_persistent_buffers_set.discard(INDEX)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from lzero.attention import slim
 from lzero.errors import ArgumentError, LzeroError
 
 if TYPE_CHECKING:
@@ -44,7 +45,13 @@ def capture(
     """
     inputs = as_tuple(example_inputs)
     shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
-    with in_mode(model, training), keeping_attributes(model), torch.no_grad(), warnings.catch_warnings():
+    with (
+        in_mode(model, training),
+        keeping_attributes(model),
+        slim(model),
+        torch.no_grad(),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", RECURRENT)
         try:
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
