@@ -170,6 +170,26 @@ def conv3d():
     )
 
 
+class Recurrent(nn.Module):
+    """Torch's recurrent layers one after another: both ways, in two layers, by a cell, from states given and not."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.states = nn.Embedding(20, 6), 7
+        self.forth_and_back = nn.LSTM(6, 8, bidirectional=True, batch_first=True)
+        self.deep, self.plain = nn.GRU(16, self.states, 2, batch_first=True), nn.RNN(7, 6)
+        self.cell, self.read = nn.LSTMCell(6, 5), nn.Linear(12, 20)
+
+    def forward(self, tokens):
+        x, _ = self.forth_and_back(self.embed(tokens))
+        start = torch.zeros(2, tokens.shape[0], self.states, dtype=x.dtype, device=x.device)
+        x, last = self.deep(x, start)
+        state = None
+        for step in self.plain(x.transpose(0, 1))[0]:
+            state = self.cell(step, state)
+        return self.read(torch.cat([state[0], last[-1]], dim=-1))
+
+
 class Attention(nn.Module):
     """Fused or separate q, k, v, sized by attributes, as many models are."""
 
@@ -229,7 +249,8 @@ class Translator(nn.Module):
 
     def forward(self, sentences):
         source, target = sentences.split([6, 5], dim=1)
-        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1], dtype=self.embed.weight.dtype)
+        kind = {"dtype": self.embed.weight.dtype, "device": target.device}
+        causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1], **kind)
         masks = {"src_key_padding_mask": source == 0, "memory_key_padding_mask": source == 0, "tgt_mask": causal}
         return self.read(self.transformer(self.embed(source), self.embed(target), tgt_is_causal=True, **masks))
 
@@ -346,6 +367,7 @@ MODELS = {
     "1-D": (conv1d, lambda: torch.randn(2, 2, 40)),
     "3-D": (conv3d, lambda: torch.randn(2, 1, 6, 6, 6)),
     "asserted widths": (checking, images(2)),
+    "recurrent": (Recurrent, tokens),
     "a recurrence by hand": (Unrolled, lambda: torch.randn(2, 4, 3)),
     "GPT, fused": (lambda: GPTBlock(partial(Attention, fused=True)), tokens),
     "GPT, separate": (lambda: GPTBlock(partial(Attention, fused=False)), tokens),

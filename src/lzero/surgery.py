@@ -22,7 +22,8 @@ TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 PER_CHANNEL = (nn.modules.batchnorm._NormBase,)
 SIZES = (  # the attributes that `adapt` sets
     "in_features", "out_features", "embedding_dim", "groups", "in_channels", "out_channels", "num_groups",
-    "num_channels", "num_features", "in1_features", "in2_features",
+    "num_channels", "num_features", "in1_features", "in2_features", "input_size", "hidden_size",
+    "proj_size",
 )  # fmt: skip
 
 
@@ -90,9 +91,23 @@ def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
     elif isinstance(module, nn.GroupNorm) and weight is not None:
         module.num_groups = _scaled(module.num_groups, module.num_channels, len(weight), always=True)
         module.num_channels = len(weight)
+    elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        _count_units(module)
     elif isinstance(module, PER_CHANNEL):
         state = weight if weight is not None else module._buffers.get("running_mean")
         module.num_features = module.num_features if state is None else len(state)
+
+
+def _count_units(recurrent: nn.RNNBase | nn.RNNCellBase) -> None:
+    """Tell a recurrent layer or cell how wide it is; its states may be a projection of its units."""
+    suffix = "_l0" if isinstance(recurrent, nn.RNNBase) else ""
+    inputs, states = (recurrent._parameters[f"weight_{which}{suffix}"] for which in ("ih", "hh"))
+    projection = recurrent._parameters.get("weight_hr_l0")
+    assert inputs is not None  # noqa: S101 (every recurrent layer has these two)
+    assert states is not None  # noqa: S101
+    recurrent.input_size, recurrent.hidden_size = inputs.shape[1], states.shape[1]
+    if projection is not None:
+        recurrent.proj_size, recurrent.hidden_size = projection.shape
 
 
 def _scaled(count: int, before: int, after: int, *, always: bool = False) -> int:

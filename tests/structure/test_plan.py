@@ -117,25 +117,6 @@ def test_units_that_cannot_be_removed_say_why(between, reason):
     assert type(model) is Model
 
 
-def test_an_lstm_is_refused_with_the_operation_and_the_place():
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.recurrent, self.one, self.two = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, 8), nn.Linear(8, 2)
-
-        def forward(self, x):
-            return self.two(torch.tanh(self.one(self.recurrent(x)[0])))
-
-    model, x = Recurrent(), torch.randn(2, 5, 3)
-    plan = sparsify(model, x).plan()
-    assert [name for name, _, _ in plan.removable] == ["one"]
-    assert {"recurrent": "units of a recurrent layer stay, in recurrent"}.items() <= {
-        n: r for n, _, r in plan.fixed
-    }.items()
-    with pytest.raises(LzeroError, match="recurrent layer"):
-        sparsify(nn.LSTM(3, 4, batch_first=True), x)
-
-
 def test_the_plan_reads_well():
     model, x = build("ResNet-18")
     text = str(sparsify(model, x).plan())

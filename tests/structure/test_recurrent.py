@@ -1,4 +1,4 @@
-"""Recurrent layers keep their units, and count as the cells they are made of do."""
+"""Recurrent layers and cells: they lose units, count as the cells they are made of do, and learn as those do."""
 
 import pytest
 import torch
@@ -7,6 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import lzero
 from lzero.errors import LzeroError
+from lzero.subnetwork import Subnetwork
 
 CELLS = {nn.LSTM: nn.LSTMCell, nn.GRU: nn.GRUCell, nn.RNN: nn.RNNCell}
 
@@ -38,36 +39,111 @@ def test_single_sequences_and_projections_count():
     assert lzero.measure(narrow, torch.zeros(5, 8)).macs.dense == 5 * (64 * 8 + 64 * 4 + 4 * 16)
 
 
+class Between(nn.Module):
+    """A recurrent layer between dense layers, whose states, or what they end in, are read."""
+
+    def __init__(self, kind, reads="states", **settings):
+        super().__init__()
+        self.before, self.recurrent = nn.Linear(6, 8), kind(8, 16, **settings)
+        states = self.recurrent.proj_size or self.recurrent.hidden_size
+        states *= 1 if reads == "end" else 1 + self.recurrent.bidirectional
+        self.reads, self.after = reads, nn.Linear(states, 3)
+
+    def forward(self, x):
+        states, end = self.recurrent(self.before(x).tanh())
+        end = end[0] if isinstance(end, tuple) else end
+        return self.after(states if self.reads == "states" else end[-1])
+
+
+SETTINGS = {
+    "one layer": {},
+    "without bias": {"bias": False},
+    "both ways": {"bidirectional": True},
+    "two layers": {"num_layers": 2, "batch_first": True},
+    "a projection": {"proj_size": 6, "num_layers": 2, "bidirectional": True},
+    "two layers, both ways": {"num_layers": 2, "bidirectional": True},
+}
+
+
+CASES = [(kind, name) for kind in CELLS for name in SETTINGS if kind is nn.LSTM or name != "a projection"]
+
+
+def half_closed(model, x):
+    sparsifier = lzero.sparsify(model, x)
+    sparsifier.log_alpha.data[:] = 3.0
+    for group in sparsifier.groups:
+        size = group.stop - group.start
+        sparsifier.log_alpha.data[group.span][torch.randperm(size)[: size // 2]] = -9.0
+    return sparsifier
+
+
+@pytest.mark.parametrize("reads", ["states", "end"])
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_units_are_removed(kind, name, reads):
+    settings = SETTINGS[name]
+    model, x = Between(kind, reads, **settings).double(), torch.randn(5, 3, 6).double()
+    part = Subnetwork(half_closed(model, x))
+    small = lzero.compact(model)
+    assert (small.recurrent.input_size, small.recurrent.hidden_size) == (4, 8)
+    assert small.recurrent.proj_size == settings.get("proj_size", 0) // 2
+    model.eval()
+    for other in (x, torch.randn(2, 4, 6).double()):
+        assert lzero.verify(model, small, other) <= 1e-9
+        torch.testing.assert_close(part(other), model(other))
+    counted, realised = lzero.measure(small, x), lzero.measure(model, x)
+    assert counted.macs.dense == realised.macs.realised
+    assert counted.params.dense == realised.params.realised == sum(p.numel() for p in small.parameters())
+
+
+def test_states_that_are_returned_stay():
+    with pytest.raises(LzeroError, match="model output"):
+        lzero.sparsify(nn.GRU(8, 16), torch.zeros(5, 3, 8))
+
+
 class Unrolled(nn.Module):
-    """A cell, called in every step, between dense layers."""
+    """The same by a cell, called in every step."""
 
     def __init__(self, kind):
         super().__init__()
         self.before, self.cell, self.after = nn.Linear(6, 8), kind(8, 16), nn.Linear(16, 3)
-        self.inner = nn.Linear(3, 3)
 
     def forward(self, x):
         state = None
-        for step in self.before(x).relu().unbind(1):
+        for step in self.before(x).tanh():
             state = self.cell(step, state)
-        last = state[0] if isinstance(state, tuple) else state
-        return self.inner(self.after(last).relu())
+        return self.after(state[0] if isinstance(state, tuple) else state)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_layer_learns_as_its_cell_does(kind):
+    """Forward, and the gradients of weights and gates, as when each step is written down."""
+    layer, cell = Between(kind, "end").double(), Unrolled(CELLS[kind]).double()
+    names = {name: name.replace("recurrent", "cell").replace("_l0", "") for name, _ in layer.named_parameters()}
+    cell.load_state_dict({names[name]: value for name, value in layer.state_dict().items()})
+    x = torch.randn(5, 3, 6).double()
+    outputs = []
+    for model in (layer, cell):
+        sparsifier = lzero.sparsify(model, x)
+        sparsifier.log_alpha.data.copy_(torch.linspace(-2, 2, 8 + 16))
+        torch.manual_seed(1)
+        outputs.append(model(x))
+        outputs[-1].square().sum().backward()
+    torch.testing.assert_close(*outputs)
+    gradients = {name: parameter.grad for name, parameter in cell.named_parameters()}
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[names.get(name, name)])
 
 
 @pytest.mark.parametrize("kind", CELLS.values())
-def test_a_cell_counts_in_every_step_and_its_neighbours_are_still_removed(kind):
-    model, x = Unrolled(kind), torch.randn(2, 5, 6)
+def test_a_cell_counts_in_every_step(kind):
+    model, x = Unrolled(kind).double(), torch.randn(5, 2, 6).double()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(x)
     assert lzero.measure(model, x).macs.dense == counter.get_total_flops() // 2
-    sparsifier = lzero.sparsify(model, x)
-    assert [group.name for group in sparsifier.groups] == ["after"]
-    reasons = {name: reason for name, _, reason in sparsifier.plan().fixed}
-    assert reasons["before"] == "units of a recurrent layer stay, in cell"
-    sparsifier.log_alpha.data[:2] = -9.0
+    half_closed(model, x)
     small = lzero.compact(model)
-    assert small.after.weight.shape == (1, 16)
-    torch.testing.assert_close(small(x), model.eval()(x))
+    assert (small.cell.input_size, small.cell.hidden_size) == (4, 8)
+    assert lzero.verify(model, small, x) <= 1e-9
 
 
 class Remembering(nn.Module):
@@ -86,8 +162,3 @@ class Remembering(nn.Module):
 def test_what_torch_says_of_the_model_itself_is_still_heard():
     with pytest.warns(UserWarning, match="self.last"):
         lzero.measure(Remembering(), torch.zeros(5, 3, 8))
-
-
-def test_nothing_but_a_recurrent_layer_is_refused_with_the_reason():
-    with pytest.raises(LzeroError, match="units of a recurrent layer stay"):
-        lzero.sparsify(nn.GRU(8, 16), torch.zeros(5, 3, 8))

@@ -1,35 +1,85 @@
-"""Recurrent layers: their units stay, but their multiply–accumulates count."""
+"""Recurrent layers and cells: a state is read by its own layer in the next step, and by what comes after.
+
+One module has one width: unit j of all its layers and directions lives and dies together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from lzero.structure.op import Op, Value
 from lzero.structure.registry import register_rule
-
-WHY = "units of a recurrent layer stay"
+from lzero.structure.units import Dim, free
 
 
 @register_rule("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 def recurrent_layers(
-    op: Op, x: Value, state: Value | list[Value], parameters: list[Value], *settings: object
-) -> Value | list[Value]:
-    """Every matrix of every layer and direction is applied once in each step of each sequence."""
-    del settings
-    return _counted(op, x, state, parameters)
+    op: Op,
+    x: Value,
+    start: Value | list[Value],
+    parameters: list[Value],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> list[Value]:
+    """Each layer reads the states of both directions of the one below, and its own of the step before."""
+    del has_biases, dropout, train
+    directions = 2 if bidirectional else 1
+    several = np.array_split(np.arange(len(parameters)), num_layers * directions)
+    units, states = _width([parameters[k] for k in several[0]])
+    given = x[-1]
+    for number, mine in enumerate(several):
+        _step(op, x[:-1], given, units, states, [parameters[k] for k in mine])
+        if (number + 1) % directions == 0:
+            given = Dim(np.concatenate([states.labels] * directions))
+    ends = _ends(op, start, states, units)
+    batch = x[0] if batch_first else x[1]
+    return [Value([*x[:-1], given]), *(Value([free(len(several)), batch, end]) for end in ends)]
 
 
 @register_rule("aten.lstm_cell", "aten.gru_cell", "aten.rnn_tanh_cell", "aten.rnn_relu_cell")
 def recurrent_cell(
-    op: Op, x: Value, state: Value | list[Value], *parameters: Value | None, **named: Value | None
+    op: Op, x: Value, start: Value | list[Value], *parameters: Value | None, **named: Value | None
 ) -> Value | list[Value]:
-    """One step: both matrices are applied once."""
+    """One step."""
     given = [parameter for parameter in (*parameters, *named.values()) if parameter is not None]
-    return _counted(op, x, state, given)
+    units, states = _width(given)
+    _step(op, x[:-1], x[-1], units, states, given)
+    ends = [Value([*x[:-1], end]) for end in _ends(op, start, states, units)]
+    return ends if isinstance(start, list) else ends[0]
 
 
-def _counted(op: Op, x: Value, state: Value | list[Value], parameters: Sequence[Value]) -> Value | list[Value]:
-    for weight in parameters:
-        if len(weight) == 2:  # biases have one dimension
-            op.multiplies(*x[:-1], *weight)
-    return op.stays([x, state, *parameters], WHY)
+def _width(parameters: Sequence[Value]) -> tuple[Dim, Dim]:
+    """The units of a layer, and its states, which are the same or a projection of them."""
+    _, u, *rest = parameters
+    projection = next((parameter for parameter in rest if len(parameter) == 2), None)
+    return u[1] if projection is None else projection[1], u[1]
+
+
+def _step(op: Op, places: Sequence[Dim], given: Dim, units: Dim, states: Dim, parameters: Sequence[Value]) -> None:
+    """$W x + U h + b$, in rows one for each unit and inner gate; then the projection, if there is one."""
+    w, u, *rest = parameters
+    projection = next((parameter for parameter in rest if len(parameter) == 2), None)
+    op.contract(given, w[1])
+    op.contract(states.without_sources(), u[1])
+    for rows in (parameter[0] for parameter in parameters if parameter is not projection):
+        for inner in np.split(np.arange(rows.size), rows.size // units.size):
+            op.unite(units, rows.positions(inner))
+    if projection is not None:
+        op.unite(states, projection[0])
+        op.contract(units.without_sources(), projection[1])
+    for matrix in (parameter for parameter in parameters if len(parameter) == 2):
+        op.multiplies(*places, *matrix)
+
+
+def _ends(op: Op, start: Value | list[Value], states: Dim, units: Dim) -> list[Dim]:
+    """What is left in the end: states, and of an LSTM the units' memory; both began with what they were given."""
+    ends = [states, units] if isinstance(start, list) else [states]
+    for end, given in zip(ends, start if isinstance(start, list) else [start], strict=True):
+        op.unite(end, given[-1])
+    return [end.without_sources() for end in ends]
