@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available()
 
 @pytest.mark.parametrize("name", ["recurrent", "Transformer", "TransformerEncoderLayer"])
 def test_layers_with_kernels_of_their_own(name):
-    """What cuDNN and fused attention compute of gated weights is what the CPU computes, and what is left after a cut."""
+    """cuDNN and fused attention make of gated weights what the CPU makes of them; so does what is left after a cut."""
     torch.manual_seed(0)
     model, x = build(name)
     sparsifier = lzero.sparsify(model, x)

@@ -224,6 +224,31 @@ def attention(draw, x):
     return Step(f"attend {heads} {fused} {by_hand}", forward, *qkv)
 
 
+def torch_attention(draw, x):
+    """Torch's layer, of places to themselves or to what a dense layer makes of them."""
+    heads, other, settings = pick(draw, 1, 2, 3), pick(draw, None, 4), {"batch_first": draw(st.booleans())}
+    width, settings["bias"] = x.shape[-1], draw(st.booleans())
+    settings |= {"add_zero_attn": draw(st.booleans()), "add_bias_kv": draw(st.booleans()), "kdim": other, "vdim": other}
+    layer = nn.MultiheadAttention(width, heads, **settings)
+    needs = draw(st.booleans())
+    if other is None:
+        return Step(f"{heads} heads {needs}", lambda x, layer: layer(x, x, x, need_weights=needs)[0], layer)
+    keys = nn.Linear(width, other)
+    return Step(f"{heads} heads {needs}", lambda x, f, k: f(x, k(x), k(x), need_weights=needs)[0], layer, keys)
+
+
+def recurrence(draw, x):
+    """Torch's layers, whose states or last ones are read."""
+    kind, size, settings = pick(draw, nn.LSTM, nn.GRU, nn.RNN), pick(draw, 3, 5), {"batch_first": draw(st.booleans())}
+    settings |= {"num_layers": pick(draw, 1, 2), "bidirectional": draw(st.booleans()), "bias": draw(st.booleans())}
+    settings |= {"proj_size": pick(draw, 0, 2)} if kind is nn.LSTM else {}
+    layer = kind(x.shape[-1], size, **settings)
+    if settings["batch_first"] and draw(st.booleans()):
+        last = (lambda end: end[0]) if kind is nn.LSTM else (lambda end: end)
+        return Step("the end", lambda x, layer: last(layer(x)[1])[-1], layer)
+    return Step("states", lambda x, layer: layer(x)[0], layer)
+
+
 def join(draw, x, _):
     """A sum, a product, a concatenation or a matrix product of two results."""
     dim = axis(draw, x)
@@ -233,6 +258,7 @@ def join(draw, x, _):
 
 ANY = [linear, linear, norm, pointwise, pointwise, regroup, regroup, part, part, reduce, beside]
 SPATIAL = [convolution, convolution, convolution, spatial, attention]
+SEQUENCES = [torch_attention, recurrence]
 INPUTS = [(2, 2, 5, 5), (2, 6), (2, 3, 6), (2, 1, 4, 4, 4), (2, 4, 6)]
 
 
@@ -243,11 +269,12 @@ def add_step(draw, network, results, make=None):
     if last > 1 and draw(st.integers(0, 3)) == 0:
         make = join
         sources.append(pick(draw, *range(1, last + 1)))
-    make = make or pick(draw, *ANY, *(SPATIAL if results[sources[0]].dim() > 2 else []))
+    rank = results[sources[0]].dim()
+    make = make or pick(draw, *ANY, *(SPATIAL if rank > 2 else []), *(SEQUENCES if rank == 3 else []))
     try:
         step = make(draw, *(results[k] for k in sources)).double().eval()
         result = step(*(results[k] for k in sources))
-    except (RuntimeError, ValueError, IndexError):
+    except (RuntimeError, ValueError, IndexError, AssertionError):
         return
     if 1 < result.dim() < 6 and len(result) == 2 and 0 < result.numel() <= LARGEST and result.isfinite().all():
         network.steps.append(step)

@@ -84,7 +84,8 @@ def test_units_are_removed(kind, name, reads):
     model, x = Between(kind, reads, **settings).double(), torch.randn(5, 3, 6).double()
     part = Subnetwork(half_closed(model, x))
     small = lzero.compact(model)
-    assert (small.recurrent.input_size, small.recurrent.hidden_size) == (4, 8)
+    assert small.recurrent.input_size == 4
+    assert small.recurrent.hidden_size == (16 if "proj_size" in settings else 8)
     assert small.recurrent.proj_size == settings.get("proj_size", 0) // 2
     model.eval()
     for other in (x, torch.randn(2, 4, 6).double()):

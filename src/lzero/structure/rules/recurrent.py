@@ -38,7 +38,8 @@ def recurrent_layers(
         if (number + 1) % directions == 0:
             given = Dim(np.concatenate([states.labels] * directions))
     ends = _ends(op, start, states, units)
-    batch = x[0] if batch_first else x[1]
+    batch, time = (x[0], x[1]) if batch_first else (x[1], x[0])
+    op.pin([time], f"{op.name} is over it")
     return [Value([*x[:-1], given]), *(Value([free(len(several)), batch, end]) for end in ends)]
 
 
@@ -72,7 +73,7 @@ def _step(op: Op, places: Sequence[Dim], given: Dim, units: Dim, states: Dim, pa
             op.unite(units, rows.positions(inner))
     if projection is not None:
         op.unite(states, projection[0])
-        op.contract(units.without_sources(), projection[1])
+        op.pin([units, projection[1]], "states are known for a projection by being fewer than units")
     for matrix in (parameter for parameter in parameters if len(parameter) == 2):
         op.multiplies(*places, *matrix)
 
