@@ -143,6 +143,31 @@ def test_a_function_where_the_user_is_makes_a_model(told, here, run):
     assert run("export", source, *sizes, "--out", "a.onnx").exit_code == 0
 
 
+COUNTING = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = self.one(x).tanh().view(len(x), 8)
+        return self.three(self.two(h).tanh())
+"""
+
+
+def test_a_plan_says_where_code_stands_in_the_way(told, here, run):
+    (here / "counting_networks.py").write_text(COUNTING)
+    command = "plan", "counting_networks:Net", "--input", "3,4"
+    obstacle = told(*command)["obstacle"]
+    assert obstacle["names"] == ["one"]
+    assert obstacle["why"].endswith("in counting_networks.py:10: h = self.one(x).tanh().view(len(x), 8))")
+    printed = " ".join(run(*command).output.split())
+    assert 'exclude = ["*/inner", "one"], or compact the network to a graph' in printed
+    assert told(*command, "--exclude", "one")["obstacle"] is None
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_is_measured_before_and_after(name, runs, told, run):
     small = storage.load(network(), runs / name / "model.safetensors")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,15 +44,33 @@ def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None
         raise UnsupportedError("torch.compile would compile anew for the sizes of each step; pass a model without it")
 
 
-def check_cuttable(sparsifier: Sparsifier) -> None:
-    """Refuse, before anything is trained, a model that nothing smaller could be made of in the end."""
+@dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of a cut: the groups of gates it is about, and what happens when half of them close."""
+
+    names: tuple[str, ...]
+    why: str
+
+    def __str__(self) -> str:
+        exclude = json.dumps(["*/inner", *self.names])
+        advice = f"let sizes follow from tensors there, or leave them out by exclude = {exclude}"
+        return f"removing half of the units of {', '.join(self.names)} fails: {self.why}; {advice}"
+
+
+def find_obstacle(sparsifier: Sparsifier) -> Obstacle | None:
+    """Why a copy of the model without half of its units does not compute the same; None where it does."""
     why = _why_not_cut(_half_closed(sparsifier))
     if why is None:
-        return
+        return None
     alone = [group for group in sparsifier.groups if _why_not_cut(_half_closed(sparsifier, group)) is not None]
-    names = [group.name for group in alone or sparsifier.groups]
-    advice = f"leave them out by exclude = {json.dumps(['*/inner', *names])}, in a recipe gates.exclude"
-    raise UnsupportedError(f"removing half of the units of {', '.join(names)} fails: {why}; {advice}")
+    return Obstacle(tuple(group.name for group in alone or sparsifier.groups), why)
+
+
+def check_cuttable(sparsifier: Sparsifier) -> None:
+    """Refuse, before anything is trained, a model that nothing smaller could be made of in the end."""
+    obstacle = find_obstacle(sparsifier)
+    if obstacle is not None:
+        raise UnsupportedError(f"{obstacle}, in a recipe gates.exclude")
 
 
 def _why_not_cut(trial: Sparsifier) -> str | None:

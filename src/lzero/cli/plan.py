@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, get_args
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -15,6 +16,10 @@ from lzero.cli.source import AsJson, Input, Name, Source, find
 from lzero.gating import UnitKind
 from lzero.plan import Plan
 from lzero.sparsify import sparsify
+from lzero.trial import Obstacle, find_obstacle
+
+if TYPE_CHECKING:
+    from lzero.sparsifier import Sparsifier
 
 Units = Annotated[
     str | None,
@@ -37,27 +42,31 @@ def plan_command(
 ) -> None:
     """Say what can be removed, what cannot and why.
 
-    What is not given is as the recipe has it.
+    What is not given is as the recipe has it. A copy is cut to see whether the network's code allows it.
     """
     with errors_for_people():
-        plan = _plan(find(source), inputs, units, include, exclude)
+        sparsifier = _sparsifier(find(source), inputs, units, include, exclude)
+        plan, obstacle = sparsifier.plan(), find_obstacle(sparsifier)
     if as_json:
-        typer.echo(json.dumps(_as_dict(plan), indent=2))
+        typer.echo(json.dumps(_as_dict(plan, obstacle), indent=2))
         return
     console = Console()
     console.print(_table("can be removed", "read by", plan.removable))
     if plan.fixed:
         console.print()
         console.print(_table("stays", "because", plan.fixed))
+    if obstacle is not None:
+        console.print()
+        console.print(Text(f'But {obstacle}, or compact the network to a graph, by fallback="graph".', style="yellow"))
 
 
-def _plan(
+def _sparsifier(
     source: Source,
     inputs: list[str] | None,
     units: str | None,
     include: list[str] | None,
     exclude: list[str] | None,
-) -> Plan:
+) -> Sparsifier:
     gates = source.recipe.gates
     return sparsify(
         source.dense(),
@@ -66,13 +75,14 @@ def _plan(
         include=tuple(include) if include else gates.include,
         exclude=tuple(exclude) if exclude else gates.exclude,
         inputs=gates.inputs,
-    ).plan()
+    )
 
 
-def _as_dict(plan: Plan) -> dict[str, list[dict[str, str | int]]]:
+def _as_dict(plan: Plan, obstacle: Obstacle | None) -> dict[str, Any]:
     return {
         "removable": [{"name": name, "units": units, "read_by": by} for name, units, by in plan.removable],
         "fixed": [{"name": name, "units": units, "reason": reason} for name, units, reason in plan.fixed],
+        "obstacle": None if obstacle is None else asdict(obstacle),
     }
 
 

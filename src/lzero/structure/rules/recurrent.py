@@ -37,10 +37,10 @@ def recurrent_layers(
         _step(op, x[:-1], given, units, states, [parameters[k] for k in mine])
         if (number + 1) % directions == 0:
             given = Dim(np.concatenate([states.labels] * directions))
-    ends = _ends(op, start, states, units)
     batch, time = (x[0], x[1]) if batch_first else (x[1], x[0])
     op.pin([time], f"{op.name} is over it")
-    return [Value([*x[:-1], given]), *(Value([free(len(several)), batch, end]) for end in ends)]
+    ends = _ends(op, start, batch, states, units)
+    return [Value([*x[:-1], given]), *(Value([free(len(several)), *end]) for end in ends)]
 
 
 @register_rule("aten.lstm_cell", "aten.gru_cell", "aten.rnn_tanh_cell", "aten.rnn_relu_cell")
@@ -51,7 +51,7 @@ def recurrent_cell(
     given = [parameter for parameter in (*parameters, *named.values()) if parameter is not None]
     units, states = _width(given)
     _step(op, x[:-1], x[-1], units, states, given)
-    ends = [Value([*x[:-1], end]) for end in _ends(op, start, states, units)]
+    ends = [Value(end) for end in _ends(op, start, x[0], states, units)]
     return ends if isinstance(start, list) else ends[0]
 
 
@@ -78,9 +78,10 @@ def _step(op: Op, places: Sequence[Dim], given: Dim, units: Dim, states: Dim, pa
         op.multiplies(*places, *matrix)
 
 
-def _ends(op: Op, start: Value | list[Value], states: Dim, units: Dim) -> list[Dim]:
+def _ends(op: Op, start: Value | list[Value], batch: Dim, states: Dim, units: Dim) -> list[tuple[Dim, Dim]]:
     """What is left in the end: states, and of an LSTM the units' memory; both began with what they were given."""
     ends = [states, units] if isinstance(start, list) else [states]
     for end, given in zip(ends, start if isinstance(start, list) else [start], strict=True):
+        op.unite(batch, given[-2])
         op.unite(end, given[-1])
-    return [end.without_sources() for end in ends]
+    return [(batch, end.without_sources()) for end in ends]
