@@ -115,6 +115,24 @@ def test_a_part_alone_is_refused(lenet):
         model[3](torch.randn(1, 6, 12, 12))
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_parts_are_called_with_gates_that_were_drawn_once(lenet, training):
+    model, x = lenet
+    sparsifier = model.__dict__["_lzero_sparsifier"]
+    sparsifier.log_alpha.data.zero_()
+    model.train(training)
+    with sparsifier.drawn():
+        whole, parts = model(x), x
+        for layer in model:
+            parts = layer(parts)
+    torch.testing.assert_close(parts, whole)
+    parts.square().sum().backward()
+    assert sparsifier.log_alpha.grad.any()
+    assert torch.equal(model(x), whole) is not training  # drawn anew
+    with pytest.raises(LzeroError, match=r"sparsifier\.drawn"):
+        model[3](torch.randn(1, 6, 12, 12))
+
+
 def test_copies_and_pickles(lenet):
     model, x = lenet
     model(x).sum().backward()
@@ -227,6 +245,15 @@ def test_activation_checkpointing_gives_the_same_gradients():
         model(x).square().sum().backward()
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_a_reentrant_checkpoint_is_refused_with_the_other_kind():
+    model, x = Checkpointed(saving=False), torch.randn(5, 4)
+    sparsify(model, x)
+    run = model.body.forward
+    model.body.forward = lambda x: checkpoint(run, x, use_reentrant=True)
+    with pytest.raises(LzeroError, match="use_reentrant=False"):
+        model(x).sum().backward()
 
 
 def test_two_forwards_before_one_backward_are_right_without_checkpointing():

@@ -127,6 +127,34 @@ def test_heads_that_are_read_elsewhere_stay():
     assert names_of_heads(Reader("plain", need_weights=False, **masks(None, "for each head"))) == []
 
 
+class Language(nn.Module):
+    """A language model as tutorials have it: time first, and a mask that nobody says is causal."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.embed, self.read, self.kind = nn.Embedding(20, 16), nn.Linear(16, 20), kind
+        layer = {"encoder": nn.TransformerEncoderLayer, "decoder": nn.TransformerDecoderLayer}[kind]
+        stack = {"encoder": nn.TransformerEncoder, "decoder": nn.TransformerDecoder}[kind]
+        more = {"enable_nested_tensor": False} if kind == "encoder" else {}
+        self.stack = stack(layer(16, 4, 32, dropout=0.0), 2, **more)
+
+    def forward(self, tokens, mask):
+        x = self.embed(tokens)
+        return self.read(self.stack(x, mask) if self.kind == "encoder" else self.stack(x, x, mask))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_a_mask_is_not_looked_at(kind):
+    torch.manual_seed(0)
+    mask = nn.Transformer.generate_square_subsequent_mask(7)
+    model, given = Language(kind), (torch.randint(0, 20, (7, 3)), mask)
+    sparsifier = sparsify(model, given)
+    assert any(name.endswith("self_attn") for name, _, _ in sparsifier.plan().removable)
+    set_gates(sparsifier, 0.5)
+    assert verify(model, compact(model), given) <= 1e-4
+    assert not any(module._forward_pre_hooks for module in model.stack.modules() if module is model.stack)
+
+
 class Sentences(nn.Module):
     """Torch's encoder over sentences that are filled up with zeros: in evaluation torch would nest them."""
 

@@ -22,13 +22,41 @@ class Auxiliary(nn.Module):
         return (self.head(hidden), self.second(hidden)) if self.training else self.head(hidden)
 
 
-def test_units_that_only_training_reads_are_not_cut_away():
-    model = Auxiliary()
-    sparsifier = sparsify(model, torch.randn(3, 4))
+def test_units_that_training_reads_elsewhere_are_cut_there_too():
+    model, x = Auxiliary().double(), torch.randn(3, 4).double()
+    sparsifier = sparsify(model, x)
+    assert sparsifier.plan().removable == (("body", 8, "head.weight, second.weight"),)
+    sparsifier.log_alpha.data[:] = 60.0
     sparsifier.log_alpha.data[:4] = -60.0
-    for cut in (lambda: compact(model), sparsifier.shrink):
-        with pytest.raises(LzeroError, match="in training it reads units that it does not read in evaluation"):
-            cut()
+    expected = model.train()(x)
+    small = compact(model)
+    assert small.second.in_features == 4
+    for cut in (small.train(), (sparsifier.shrink(), model)[1]):
+        assert all(torch.allclose(a, b) for a, b in zip(cut(x), expected, strict=True))
+
+
+class Wasteful(nn.Module):
+    """Computes what nobody asks for, as a last block of several may, and has a layer for other inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.spare, self.other = (nn.Linear(4, 8), *(nn.Linear(8, 2) for _ in range(3)))
+
+    def forward(self, x, task="one"):
+        hidden = F.softplus(self.body(x))
+        self.spare(hidden)
+        return self.head(hidden) if task == "one" else self.other(hidden)
+
+
+def test_what_is_computed_for_nobody_is_cut_and_what_is_not_reached_is_named():
+    model, x = Wasteful().double(), torch.randn(3, 4).double()
+    sparsifier = sparsify(model, x)
+    assert ("other", 2, "not used with these example inputs") in sparsifier.plan().fixed
+    sparsifier.log_alpha.data[:4] = -60.0
+    small = compact(model)
+    assert small.spare.in_features == 4
+    assert verify(model, small, x) <= 1e-9
+    assert measure(small, x).macs.dense == measure(model, x).macs.realised == 3 * (4 * 4 + 2 * 4 * 2)
 
 
 class Limited(nn.Module):

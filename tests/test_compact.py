@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.fx import GraphModule
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_structure
 from torch.utils.flop_counter import FlopCounterMode
@@ -231,6 +232,29 @@ def test_code_that_insists_on_sizes_is_refused_with_the_way_out():
     place = r"models\.py:\d+: q, k, v = \(t\.reshape\(by_head\)"
     with pytest.raises(LzeroError, match=rf'relies on the old sizes \(RuntimeError: .*{place}.*fallback="graph"'):
         compact(model)
+
+
+class Twice(nn.Module):
+    """One norm for two layers, and code that insists on a width."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.norm, self.read = (
+            nn.Linear(4, 8), nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 2),
+        )  # fmt: skip
+
+    def forward(self, x):
+        h = self.norm(self.one(x)).tanh().view(x.shape[0], 8)
+        return self.read(self.norm(self.two(h)).tanh())
+
+
+def test_a_graph_with_a_norm_that_runs_twice_trains():
+    model, x = Twice().double(), torch.randn(4, 4).double()
+    sparsify(model, x).log_alpha.data[:3] = -9.0
+    graph = compact(model, fallback="graph")
+    assert isinstance(graph, GraphModule)
+    graph.train()(x)
+    assert graph.norm.num_batches_tracked == 2
 
 
 def test_a_model_without_gates_is_refused():

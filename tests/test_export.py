@@ -110,6 +110,46 @@ def test_one_example_stands_for_any_batch(suffix, tmp_path):
     assert_same(tmp_path / f"a{suffix}", model, torch.randn(5, 1, 5, 5))
 
 
+class Stateful(nn.Module):
+    """A recurrent layer with time first, that is given its state, in a dictionary or as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.LSTM(4, 3)
+
+    def forward(self, x, state):
+        start = (state["h"], state["c"]) if isinstance(state, dict) else state
+        return self.recurrent(x, start)[0]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("as_state", [tuple, lambda h_and_c: dict(zip("hc", h_and_c, strict=True))])
+def test_a_batch_that_is_not_first_and_inputs_in_containers(suffix, as_state, tmp_path):
+    model, path = Stateful(), tmp_path / f"a{suffix}"
+    given = {size: (torch.randn(5, size, 4), as_state(torch.randn(2, 1, size, 3).unbind())) for size in (2, 6)}
+    export(model, path, given[2], batch_dim=1)
+    run_file = FORMATS[suffix].read(path)
+    torch.testing.assert_close(run_file(given[6])[0], model(*given[6]).detach())
+
+
+def test_sizes_that_code_insists_on_are_those_of_the_example(tmp_path):
+    model, path = Switching(), tmp_path / "a.pt2"
+    export(model, path, X, batch_dim=None)
+    assert_same(path, model, X)
+
+
+class Drawing(nn.Module):
+    """Draws noise in evaluation too."""
+
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+
+def test_noise_is_the_same_when_the_file_is_checked(tmp_path):
+    export(Drawing(), tmp_path / "a.pt2", X)
+    assert (tmp_path / "a.pt2").exists()
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_model_is_left_alone_and_nothing_is_said(suffix, tmp_path, capfd, caplog):
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(), nn.Linear(3, 2)).train()
@@ -154,7 +194,7 @@ REFUSED = {
     "empty batch": (lambda: nn.Linear(4, 3), "a.onnx", X[:0], "at least one"),
     "wrong size": (lambda: nn.Linear(5, 3), "a.onnx", X, "inputs the model takes, got RuntimeError"),
     "batch-dependent, onnx": (Switching, "a.onnx", X, "other outputs than the model"),
-    "batch-dependent, pt2": (Switching, "a.pt2", X, "would not run with a batch of 1, as the model does"),
+    "batch-dependent, pt2": (Switching, "a.pt2", X, r"would not run with inputs of \(1, 4\), as the model does"),
     "no such operation": (Rotated, "a.onnx", X, r"cannot translate the model: .*svd.*a \.pt2 file takes"),
     "no such type": (lambda: nn.Conv1d(4, 3, 1).double(), "a.onnx", X.double()[..., None], r"model\.float\(\)"),
 }

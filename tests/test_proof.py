@@ -64,6 +64,44 @@ def test_a_model_with_a_head_of_zeros_cannot_run_in_parts_by_luck():
         Subnetwork(gated(model, x))
 
 
+class Heads(nn.Module):
+    """Attention by two attributes, either of which makes it run when one head of four is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads, self.depth = 4, 4
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+
+    def forward(self, x):
+        q, k, v = (t.view(*x.shape[:2], self.heads, self.depth) for t in self.qkv(x).chunk(3, -1))
+        attended = nn.functional.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
+        return x + self.out(attended.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("depth", [4, 8])
+def test_a_head_that_is_left_closed_is_still_a_head(depth):
+    """All are closed and one stays, with weights of zero: its sizes show in no output."""
+    model, x = Heads(), torch.randn(2, 5, 16)
+    model.heads, model.depth = 16 // depth, depth
+    sparsifier = lzero.sparsify(model, x)
+    sparsifier.log_alpha.data[:] = -9.0
+    small = lzero.compact(model)
+    assert (small.heads, small.depth) == (1, depth)
+    assert lzero.measure(small, x).macs.dense == lzero.measure(model, x).macs.realised
+    assert sparsifier.shrink() > 0
+    assert (model.heads, model.depth) == (1, depth)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_model_may_change_its_precision(dtype):
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(4, 6)
+    sparsifier = lzero.sparsify(model, x)
+    sparsifier.log_alpha.data[:3] = -9.0
+    model.to(dtype)
+    assert lzero.compact(model)[0].weight.dtype == dtype
+    assert sparsifier.shrink() == 3
+
+
 class Right(nn.Module):
     """A model that is cut rightly, and insists on single precision."""
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import Tensor, nn
 
 from lzero.errors import LzeroError
@@ -41,6 +43,7 @@ class Bank:
         self.values: Tensor | None = None
         self.inside = False
         self._depth = 0
+        self._is_held = False
         self._pieces: tuple[Tensor, ...] = ()
         self._pending: list[weakref.ref[Any]] = []
 
@@ -50,6 +53,8 @@ class Bank:
 
     def begin(self, root: nn.Module, *_: object) -> None:
         """Draw one sample for this forward: the root's forward pre-hook."""
+        if self._is_held:
+            return
         if self._depth and not _is_running(root):
             self._depth = 0  # an interrupt has skipped the hook that ends a forward
         self._depth += 1
@@ -76,6 +81,8 @@ class Bank:
 
     def end(self, *_: object) -> None:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
+        if self._is_held:
+            return
         self._depth = max(0, self._depth - 1)
         if self._depth:
             return
@@ -86,7 +93,8 @@ class Bank:
     def require(self, module: nn.Module, *_: object) -> None:
         """A gated module's forward pre-hook: it runs as a part of the root, or not at all."""
         if not self.is_read():
-            raise LzeroError(f"this {type(module).__name__} has gates that its model draws: call that model as a whole")
+            advice = "call that model as a whole, or parts of it inside `with sparsifier.drawn():`"
+            raise LzeroError(f"this {type(module).__name__} has gates that its model draws: {advice}")
 
     def is_read(self) -> bool:
         """Whether gates count now: in a forward of the root, or where a backward recomputes one.
@@ -97,6 +105,11 @@ class Bank:
 
     def piece(self, number: int) -> Tensor:
         """The gates of one dimension in this forward, or in the last one where a checkpoint recomputes it."""
+        if not self.inside and not torch.compiler.is_compiling() and _is_reentrant():
+            raise LzeroError(
+                "a reentrant checkpoint runs a backward of its own for each part, and gates belong to all of them; "
+                "use torch.utils.checkpoint.checkpoint(…, use_reentrant=False)"
+            )
         if not self.inside and not torch.compiler.is_compiling() and self._waiting() > 1:
             raise LzeroError(
                 "activation checkpointing recomputes a forward whose gates have been drawn anew since: two forwards "
@@ -107,13 +120,13 @@ class Bank:
     @contextmanager
     def holding(self, root: nn.Module, gates: Tensor) -> Iterator[None]:
         """Given values instead of drawn ones, inside the block."""
-        before = self.values, self._pieces, self.inside
+        before = self.values, self._pieces, self.inside, self._is_held
         self._spread(root, gates)
-        self.inside = True
+        self.inside = self._is_held = True
         try:
             yield
         finally:
-            self.values, self._pieces, self.inside = before
+            self.values, self._pieces, self.inside, self._is_held = before
 
     @contextmanager
     def narrowed(self, kept: Sequence[Tensor | None]) -> Iterator[None]:
@@ -141,8 +154,8 @@ class Bank:
     def __getstate__(self) -> dict[str, Any]:
         # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
         empty: list[Any] = []
-        now = {"values": None, "_pieces": (), "inside": False, "_depth": 0, "_pending": empty, "generator": None}
-        return {**self.__dict__, **now}
+        now = {"values": None, "_pieces": (), "inside": False, "_is_held": False, "_depth": 0, "_pending": empty}
+        return {**self.__dict__, **now, "generator": None}
 
 
 def _is_running(root: nn.Module) -> bool:
@@ -153,6 +166,16 @@ def _is_running(root: nn.Module) -> bool:
         first = frame.f_code.co_varnames[:1]
         if frame.f_code.co_name == "forward" and first and frame.f_locals.get(first[0]) is root:
             return True
+    return False
+
+
+def _is_reentrant() -> bool:
+    """Whether a checkpoint of the older kind recomputes its part, further up in what Python is doing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is torch.utils.checkpoint.CheckpointFunction.backward.__code__:
+            return True
+        frame = frame.f_back
     return False
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -168,11 +170,16 @@ def _is_whole(attention: nn.MultiheadAttention) -> bool:
 
 @contextmanager
 def slim(model: nn.Module) -> Iterator[None]:
-    """All of torch's attention as it computes when it goes by shapes, inside the block.
+    """All of torch's attention as it computes when it goes by shapes and by masks, inside the block.
 
-    Torch's own code lays heads and examples along one dimension, in which heads are hard to follow.
+    Torch's own code lays heads and examples along one dimension, in which heads are hard to follow; and its stacks of
+    layers look at the numbers in a mask to see whether it is causal, which a graph cannot hold.
     """
     layers = [module for module in model.modules() if type(module) is nn.MultiheadAttention]
+    stacks = [(module, CAUSAL[type(module)]) for module in model.modules() if type(module) in CAUSAL]
+    hooks = [
+        stack.register_forward_pre_hook(partial(_do_not_look, *where), with_kwargs=True) for stack, where in stacks
+    ]
     for layer in layers:
         SlimAttention.over(layer)
     try:
@@ -180,3 +187,19 @@ def slim(model: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.__class__ = nn.MultiheadAttention
+        for hook in hooks:
+            hook.remove()
+
+
+# The argument by which a stack is told whether its mask is causal, and its place; without it the mask is looked at.
+CAUSAL: dict[type[nn.Module], tuple[str, int]] = {
+    nn.TransformerEncoder: ("is_causal", 3),
+    nn.TransformerDecoder: ("tgt_is_causal", 6),
+}
+
+
+def _do_not_look(
+    name: str, place: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Say that a mask is not causal where nobody has said what it is: it is then taken as it stands."""
+    return (args, kwargs) if len(args) > place else (args, {**kwargs, name: bool(kwargs.get(name))})

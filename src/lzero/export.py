@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.errors import ArgumentError, MissingExtraError
 from lzero.files import write_atomically
@@ -28,11 +28,12 @@ CHATTY = ("torch._export", "torch.onnx", "onnxscript", "onnx_ir")
 log = logging.getLogger("lzero")
 
 
-def export(model: nn.Module, path: str | Path, example_inputs: Inputs) -> None:
+def export(model: nn.Module, path: str | Path, example_inputs: Inputs, *, batch_dim: int | None = 0) -> None:
     """Write a compacted model, or any plain one, as `.onnx` or `.pt2`, in evaluation mode, for batches of any size.
 
     The file is run and compared with the model on the example inputs, and on batches of other sizes made from them,
-    before it takes its place. Running it takes no lzero. The model is left alone.
+    before it takes its place. Running it takes no lzero. The model is left alone. `batch_dim=1` is for models that
+    have time first; with `None` the file takes inputs of the examples' sizes alone.
 
     >>> import tempfile
     >>> x = torch.randn(2, 4)
@@ -49,8 +50,8 @@ def export(model: nn.Module, path: str | Path, example_inputs: Inputs) -> None:
     if not form.has_devices:
         model, inputs = model.cpu(), tree_map(lambda x: x.cpu() if isinstance(x, Tensor) else x, inputs)
     with _quiet():
-        cases = _cases(model, inputs)
-        program = capture(model, _blank(cases[-1][0]), any_batch=True)
+        cases = _cases(model, inputs, batch_dim)
+        program = capture(model, _blank(cases[-1][0]), batch_dim=batch_dim)
         with write_atomically(path) as temporary:
             form.write(program, temporary)
             _check(form, temporary, cases, path.name)
@@ -90,14 +91,15 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _cases(model: nn.Module, inputs: tuple[Any, ...]) -> list[Case]:
+def _cases(model: nn.Module, inputs: tuple[Any, ...], batch_dim: int | None) -> list[Case]:
     """Inputs with the model's outputs: batches of every size tried that the model takes, the largest last."""
-    given = _batch_size(inputs)
+    dim = batch_dim or 0
+    given = _batch_size(inputs, dim)
     if not given:
         raise ArgumentError.about("example_inputs", expected="a tensor with a batch of at least one", got="none")
     cases = []
-    for size in sorted({1, given, given + 1}):
-        batch = tuple(_resized(x, given, size) for x in inputs)
+    for size in sorted({given} if batch_dim is None else {1, given, given + 1}):
+        batch = tree_map(lambda x: _resized(x, dim, given, size), inputs)  # noqa: B023 (called at once)
         try:
             cases.append((batch, run(model, batch)))
         except Exception as error:  # whatever the model's code raises: it need not take every size
@@ -107,14 +109,14 @@ def _cases(model: nn.Module, inputs: tuple[Any, ...]) -> list[Case]:
     return cases
 
 
-def _batch_size(inputs: tuple[Any, ...]) -> int:
-    return next((len(x) for x in inputs if isinstance(x, Tensor) and x.dim()), 0)
+def _batch_size(inputs: tuple[Any, ...], dim: int) -> int:
+    return next((x.shape[dim] for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.dim() > dim), 0)
 
 
-def _resized(x: Any, given: int, size: int) -> Any:
+def _resized(x: Any, dim: int, given: int, size: int) -> Any:
     """A batch of another size from the same examples; what has no batch stays."""
-    is_batch = isinstance(x, Tensor) and x.dim() and len(x) == given
-    return x[torch.arange(size, device=x.device) % given] if is_batch else x
+    is_batch = isinstance(x, Tensor) and x.dim() > dim and x.shape[dim] == given
+    return x.index_select(dim, torch.arange(size, device=x.device) % given) if is_batch else x
 
 
 def _blank(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -137,8 +139,10 @@ def _check(form: Format, written: Path, cases: list[Case], name: str) -> None:
         try:
             got = run_file(inputs)
         except Exception as error:  # the same
-            says = f"{name} would not run with a batch of {_batch_size(inputs)}, as the model does"
-            raise ExportError(f"{says}: {one_line(error)}; the model's code must not depend on it") from error
+            shapes = [tuple(x.shape) for x in tree_leaves(inputs) if isinstance(x, Tensor)]
+            says = f"{name} would not run with inputs of {', '.join(map(str, shapes))}, as the model does"
+            advice = "the model's code must not depend on the size of a batch, as by len(x); x.shape[0] is followed"
+            raise ExportError(f"{says}: {one_line(error)}; {advice}; batch_dim says where it is") from error
         _compare(expected, got, name)
 
 

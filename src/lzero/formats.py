@@ -33,8 +33,9 @@ class Format:
 
 
 def run(model: Callable[..., object], inputs: tuple[Any, ...]) -> list[Tensor]:
-    """All tensors of a model's output, on the CPU."""
-    with torch.no_grad():
+    """All tensors of a model's output, on the CPU; with the same noise each time, for models that draw some."""
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(0)
         return [leaf.detach().cpu() for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
 
 
@@ -66,7 +67,7 @@ def _write_onnx(program: ExportedProgram, path: Path) -> None:
         why = one_line(error.__cause__ or error)
         raise ExportError(f"torch.onnx cannot translate the model: {why}; a .pt2 file takes every operation") from error
     assert written is not None  # noqa: S101 (it is so for dynamo=True)
-    sizes = [value.shape[0] for value in written.model.graph.inputs if value.shape]
+    sizes = [size for value in written.model.graph.inputs for size in value.shape or ()]
     open_sizes = [size for size in sizes if not isinstance(size, int)]
     written.rename_axes(dict.fromkeys(open_sizes[:1], "batch"))
     path.write_bytes(written.model_proto.SerializeToString())

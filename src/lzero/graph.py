@@ -80,9 +80,9 @@ def graph_model(
 
     `small` has been cut already; its own forward is not used. The graph is in evaluation.
     """
-    inputs = tuple(_two_examples(x) for x in inputs)
-    program = capture(dense, inputs, training=True, any_batch=True)
-    evaluation = capture(dense, inputs, training=False, any_batch=True)
+    inputs = tree_map(_two_examples, inputs)
+    program = capture(dense, inputs, training=True, batch_dim=0)
+    evaluation = capture(dense, inputs, training=False, batch_dim=0)
     analysis = analyse_program(program, dense)
     mode = Mode()
     try:
@@ -154,11 +154,15 @@ def _padded(node: Node, width: int) -> tuple[Any, ...]:
 
 
 def _counts_batches(node: Node, training: Node) -> bool:
-    """BatchNorm's count of batches goes on in training alone."""
-    if node.target is torch.ops.aten.add_.Tensor and not node.users and node.args[1] == 1:
+    """BatchNorm's count of batches goes on in training alone; one that runs twice counts on."""
+    if node.target is torch.ops.aten.add_.Tensor and all(_is_add(user) for user in node.users) and node.args[1] == 1:
         node.args = (node.args[0], training)
         return True
     return False
+
+
+def _is_add(node: Node) -> bool:
+    return node.target is torch.ops.aten.add_.Tensor and node.args[1:] == (1,)
 
 
 def _switched(mine: Any, yours: Any, node: Node, training: Node) -> Any:

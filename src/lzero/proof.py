@@ -116,12 +116,27 @@ def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) 
         if name != LOG_ALPHA and not parameter.any():
             parameter.data = _noise(parameter, generator, SCALE)
     inputs = tree_map(lambda x: _awake_input(x, generator, is_double=is_double), sparsifier.example_inputs)
-    values, whole = folded(other, decision), np.ones_like(decision.units)
+    gates = _awake_gates(sparsifier, decision)
+    values = folded(other, Decision(decision.units, decision.columns, gates))
     dense = other.remove()
     small = duplicate(dense, dense)
     cut_model(small, sparsifier.structure, decision, values)
-    cut_model(dense, sparsifier.structure, Decision(whole, {}, decision.gates), values)
+    cut_model(dense, sparsifier.structure, Decision(np.ones_like(decision.units), {}, gates), values)
     return Trial(dense, small, inputs)
+
+
+def _awake_gates(sparsifier: Sparsifier, decision: Decision) -> Tensor:
+    """The gates, but open where a unit stays although it is closed: the last head would be cut in any way unseen.
+
+    What was removed is closed, also where it went because nobody but such a unit would read it.
+    """
+    gates = decision.gates.clone()
+    for group in sparsifier.groups:
+        if group.site is not None:
+            stays = torch.as_tensor(decision.units[sparsifier.structure.span(group.site)])
+            opened = torch.where(gates[group.span] == 0, 1.0, gates[group.span])
+            gates[group.span] = torch.where(stays, opened, 0.0)
+    return gates
 
 
 def _awake_input(x: Any, generator: torch.Generator, *, is_double: bool) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
+from torch.utils._pytree import tree_map
 
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
@@ -43,6 +46,7 @@ class Sparsifier:
     ) -> None:
         self.model, self.structure, self.groups, self.bank = model, structure, tuple(groups), bank
         self._inputs: tuple[Any, ...] = inputs
+        self._captured = self._precision()
         self._handles: list[RemovableHandle] = []
         self.history = History.of(model, structure)
         self.l0_weights = l0_weights(self)
@@ -72,9 +76,21 @@ class Sparsifier:
 
     @property
     def example_inputs(self) -> tuple[Any, ...]:
-        """The inputs the model was captured with, where the model is now."""
-        device = self.log_alpha.device
-        return tuple(x.to(device) if isinstance(x, Tensor) else x for x in self._inputs)
+        """The inputs the model was captured with, where the model is now, in the precision it has now."""
+        device, kind = self.log_alpha.device, self._precision()
+
+        def there(x: Any) -> Any:
+            if not isinstance(x, Tensor):
+                return x
+            return x.to(device, kind if x.dtype == self._captured else x.dtype)
+
+        inputs: tuple[Any, ...] = tree_map(there, self._inputs)
+        return inputs
+
+    def _precision(self) -> torch.dtype | None:
+        """That of the model's first parameter with a fraction."""
+        own = (p for name, p in self.model.named_parameters() if name != LOG_ALPHA and p.is_floating_point())
+        return next((parameter.dtype for parameter in own), None)
 
     def plan(self) -> Plan:
         """What can be removed, what cannot and why, by module path."""
@@ -145,6 +161,22 @@ class Sparsifier:
             raise LzeroError("no objective is attached; call sparsifier.attach(optimizer, objective) first")
         self._attached.remove()
         self._attached = None
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Draw the gates once for all calls inside the block, of the model or of parts of it.
+
+        For models that are not called as a whole, such as encoders and decoders, in training and in evaluation:
+
+        >>> import lzero
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> sparsifier = lzero.sparsify(model, torch.randn(3, 4))
+        >>> with sparsifier.drawn():
+        ...     y = model[2](model[1](model[0](torch.randn(3, 4))))
+        """
+        sparsifier_of(self.model)
+        with self.bank.holding(self.model, self.bank.draw(self.model)):
+            yield
 
     def shrink(
         self,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+from torch.utils._pytree import tree_map
 
 from lzero.attach import Bank
 from lzero.errors import ArgumentError, LzeroError
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lzero.laws import Estimator
+
+
+PLAIN_FIRST = """
+Weights that are computed from others, as by weight_norm or spectral_norm, mix units; take that off to remove some:
+torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")"""
 
 
 def sparsify(
@@ -74,7 +81,7 @@ def sparsify(
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
-    positional = tuple(x.detach() if isinstance(x, Tensor) else x for x in as_tuple(example_inputs))
+    positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
     matrices = _dense_weights(model, analysis.aliases) & analysis.used_once()
@@ -85,6 +92,11 @@ def sparsify(
     pinned += [
         Pinned(s.name, s.size, "could be removed; left out by include and exclude", s.consumers) for s in left_out
     ]
+    pinned += [
+        Pinned(name.rpartition(".")[0] or name, len(parameter), "not used with these example inputs", ())
+        for name, parameter in model.named_parameters()
+        if name in analysis.unread and parameter.dim() > 1
+    ]
     structure = freeze(analysis, kept, pinned)
     groups = unit_groups(kept) if units != "weights" else []
     wanted = {weight for name, weight in columns.items() if name in chosen}
@@ -92,7 +104,8 @@ def sparsify(
     if units == "weights":
         groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
     if not groups:
-        raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}")
+        advice = "" if not any(map(is_parametrized, model.modules())) else PLAIN_FIRST
+        raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
     check_keep_rates([group.name for group in groups], keep_rate)
     bank = Bank(beta, gamma, zeta, estimator)
     log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)

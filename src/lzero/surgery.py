@@ -80,7 +80,7 @@ def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
         module.out_features, module.in_features = weight.shape
     elif isinstance(module, nn.Bilinear) and weight is not None:
         module.out_features, module.in1_features, module.in2_features = weight.shape
-    elif isinstance(module, nn.Embedding) and weight is not None:
+    elif isinstance(module, nn.Embedding | nn.EmbeddingBag) and weight is not None:
         module.embedding_dim = weight.shape[1]
     elif isinstance(module, CONVOLUTIONS) and weight is not None:
         module.groups = _scaled(module.groups, before["weight"][0], weight.shape[0])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.attach import LOG_ALPHA
 from lzero.errors import LzeroError
@@ -39,7 +39,7 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
         allowed = max((TOLERANCE.get(kind, 3e-2) for kind in kinds), default=0.0) if tolerance is None else tolerance
         if not worst <= allowed and torch.float32 in kinds:
             # GPUs round products to ten bits (TF32), by other algorithms for other sizes: let double precision decide.
-            worst, _ = _compared(_double(model), _double(small), tuple(_double(x) for x in positional))
+            worst, _ = _compared(_double(model), _double(small), tree_map(_double, positional))
     if not worst <= allowed:
         raise VerificationError(f"the outputs differ by {worst:.1e} relative, more than {allowed:.0e}")
     return worst

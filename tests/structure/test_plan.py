@@ -222,14 +222,21 @@ def test_a_user_teaches_an_operation_in_a_few_lines(monkeypatch):
 REFUSED = {
     "a compiled model": (lambda m, x: sparsify(torch.compile(m), x), "gate the model itself, then compile it"),
     "unknown units": (lambda m, x: sparsify(m, x, units="neurons"), 'units: expected "structure" or "paper" or'),
-    "a list of inputs": (lambda m, x: sparsify(m, [x]), "example_inputs: expected a tensor or a tuple"),
+    "a list of inputs": (lambda m, x: sparsify(m, [x]), r"expected a tensor or a tuple .* is given as \(inputs,\)"),
+    "a branch": (
+        lambda *_: sparsify(Model(lambda h: h if h.sum() > 0 else -h), torch.randn(4, 3)),
+        r"torch\.export cannot capture Model: [\s\S]*must not branch on values of tensors",
+    ),
     "a glob without match": (
         lambda m, x: sparsify(m, x, include="layer*"),
         "include: expected globs that match one of",
     ),
     "an exclusion without match": (lambda m, x: sparsify(m, x, exclude="layer*"), "exclude: expected globs"),
     "everything excluded": (lambda m, x: sparsify(m, x, exclude="*"), "nothing in Sequential can be removed"),
-    "wrong shapes": (lambda m, _: sparsify(m, torch.randn(2, 5)), r"torch\.export cannot capture Sequential"),
+    "wrong shapes": (
+        lambda m, _: sparsify(m, torch.randn(2, 5)),
+        "Sequential does not run with these example",
+    ),
     "a bad keep rate": (lambda m, x: sparsify(m, x, keep_rate=1.5), "keep_rate: expected a number between 0 and 1"),
     "a bad temperature": (lambda m, x: sparsify(m, x, beta=0.0), "beta: expected a number above 0"),
     "an unknown estimator": (lambda m, x: sparsify(m, x, estimator="mean"), "estimator: expected"),

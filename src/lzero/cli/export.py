@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from lzero.cli.app import app, errors_for_people
@@ -13,7 +15,12 @@ from lzero.formats import FORMATS
 
 @app.command("export")
 def export_command(
-    source: Name, out: Out, weights: Weights = None, inputs: Input = None, overwrite: Overwrite = False
+    source: Name,
+    out: Out,
+    weights: Weights = None,
+    inputs: Input = None,
+    batch_dim: Annotated[int, typer.Option(help="Where the batch is; 1 if time is first.", metavar="DIM")] = 0,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a compacted network as .onnx or .pt2.
 
@@ -26,5 +33,5 @@ def export_command(
         if weights is None and found.run is None and not found.is_function:
             advice = "give a run folder, or --weights"
             raise ArgumentError.about("SOURCE", expected="a trained network", got=source, advice=advice)
-        export(found.compacted(weights) or found.dense(), out, found.inputs(inputs))
+        export(found.compacted(weights) or found.dense(), out, found.inputs(inputs), batch_dim=batch_dim)
     typer.echo(f"{out}: {out.stat().st_size:,} bytes, checked against the network")

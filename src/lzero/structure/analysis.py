@@ -11,9 +11,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils._pytree import tree_map
 
+from lzero.errors import LzeroError
 from lzero.layers import IndexedLinear
 from lzero.structure import rules
-from lzero.structure.capture import Inputs, capture, module_path
+from lzero.structure.capture import Inputs, capture, module_path, parameter_nodes
 from lzero.structure.op import Findings, Op, Value, sizes
 from lzero.structure.registry import find_rule
 from lzero.structure.units import Dim, free
@@ -38,25 +39,60 @@ class Analysis:
     products: list[Product]
     inputs: dict[str, Dim]  # what a layer chooses its columns from, by the name of its weight
     norms: dict[str, Dim]  # the channels of norms that have no weight, by their path
+    unread: frozenset[str]  # parameters that no operation reads, in evaluation and in training
 
     def used_once(self) -> set[str]:
         """Parameters and buffers that exactly one operation reads."""
         named = _named_placeholders(self.program)
-        uses = {self.aliases.get(named[n.name], named[n.name]): len(n.users) for n in self.values if n.name in named}
+        own = (node for node in self.program.graph.nodes if node.name in named)
+        uses = {self.aliases.get(named[node.name], named[node.name]): len(node.users) for node in own}
         return {name for name, count in uses.items() if count == 1}
 
 
 def analyse(model: nn.Module, example_inputs: Inputs) -> Analysis:
-    """Capture the model and apply the rules."""
-    return analyse_program(capture(model, example_inputs), model)
+    """Capture the model and apply the rules; also as it trains, where it reads more parameters then."""
+    program = capture(model, example_inputs)
+    unread = _unread(program)
+    if not unread:
+        return analyse_program(program, model)
+    try:
+        training = capture(model, example_inputs, training=True)
+    except LzeroError:  # what cannot be captured cannot be followed; a cut is proven in training too
+        return analyse_program(program, model)
+    more = [] if unread == _unread(training) else [training]
+    return analyse_program(program, model, *more)
 
 
-def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
-    """Apply the rules to a graph captured from the model."""
-    findings = Findings()
-    aliases = _aliases(model)
+def _unread(program: ExportedProgram) -> set[str]:
+    """The parameters that no operation reads."""
+    return {name for node, name in parameter_nodes(program).items() if not node.users}
+
+
+def analyse_program(program: ExportedProgram, model: nn.Module, *others: ExportedProgram) -> Analysis:
+    """Apply the rules to a graph captured from the model, and to others of the same model, which do not count."""
+    findings, aliases = Findings(), _aliases(model)
     tensors: dict[str, Value] = {}
     values: dict[Node, Any] = {}
+    products: list[Product] = []
+    for each in (program, *others):
+        _follow(each, model, aliases, findings, tensors, values)
+        products = products or list(findings.products)
+    unread = set.intersection(*(_unread(each) for each in (program, *others)))
+    return Analysis(
+        program, findings.units, tensors, aliases, values, findings.readings, products, findings.inputs,
+        findings.norms, frozenset(unread),
+    )  # fmt: skip
+
+
+def _follow(
+    program: ExportedProgram,
+    model: nn.Module,
+    aliases: dict[str, str],
+    findings: Findings,
+    tensors: dict[str, Value],
+    values: dict[Node, Any],
+) -> None:
+    """Apply the rule of every operation, in order."""
     named = _named_placeholders(program)
     saved = {aliases.get(name, name) for name in model.state_dict()}
     parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
@@ -75,10 +111,6 @@ def analyse_program(program: ExportedProgram, model: nn.Module) -> Analysis:
             values[node] = _apply(node, values, findings)
         elif node.op == "output":
             _pin_outputs(node, values, findings)
-    return Analysis(
-        program, findings.units, tensors, aliases, values, findings.readings, findings.products, findings.inputs,
-        findings.norms,
-    )  # fmt: skip
 
 
 def _aliases(model: nn.Module) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from collections import OrderedDict
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.utils._pytree import tree_map
 
 from lzero.attention import slim
 from lzero.errors import ArgumentError, LzeroError
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 
 Inputs = Tensor | tuple[Any, ...]
 CONTAINERS = (dict, OrderedDict, list, set)  # and not what others make of them, which may refuse to change
-# Torch's own recurrent layers assign lists of weights; a warning that names anything else too is the model's.
-RECURRENT = r"The tensor attributes? (\S*\b_flat_weights\[\d+\],? )+w"
+COMPUTED = ("_orig", "_v")  # what torch's older hooks call the parameter of a weight that they compute
 
 
 def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
@@ -31,20 +32,21 @@ def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
     if isinstance(example_inputs, Tensor):
         return (example_inputs,)
     if not isinstance(example_inputs, tuple):
-        expected = "a tensor or a tuple of positional inputs"
-        raise ArgumentError.about("example_inputs", expected=expected, got=type(example_inputs).__name__)
+        expected, got = "a tensor or a tuple of positional inputs", type(example_inputs).__name__
+        advice = f"one input that is a {got} is given as (inputs,)" if isinstance(example_inputs, dict | list) else None
+        raise ArgumentError.about("example_inputs", expected=expected, got=got, advice=advice)
     return example_inputs
 
 
 def capture(
-    model: nn.Module, example_inputs: Inputs, *, training: bool = False, any_batch: bool = False
+    model: nn.Module, example_inputs: Inputs, *, training: bool = False, batch_dim: int | None = None
 ) -> ExportedProgram:
-    """The operations of the model's forward, by `torch.export`, without those nobody uses.
+    """The operations of the model's forward, by `torch.export`, without those nobody uses that read no parameter.
 
-    With `any_batch` the graph works for batches of any size, where the model does.
+    With `batch_dim` the graph works for any size of that dimension of the inputs, where the model does.
     """
     inputs = as_tuple(example_inputs)
-    shapes = tuple(_any_batch(x) for x in inputs) if any_batch else None
+    shapes = None if batch_dim is None else tree_map(lambda x: _any_batch(x, batch_dim), inputs)
     with (
         in_mode(model, training),
         keeping_attributes(model),
@@ -52,16 +54,45 @@ def capture(
         torch.no_grad(),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", RECURRENT)
+        warnings.filterwarnings("ignore", _assigned_by_torch(model))
         try:
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
         except Exception as error:
-            raise LzeroError(
-                f"torch.export cannot capture {type(model).__name__} with these example inputs: {error}\n"
-                "The forward must not branch on values of tensors; try model(*example_inputs) first."
-            ) from error
-    program.graph.eliminate_dead_code()
+            raise LzeroError(_why_not_captured(model, inputs, error)) from error
+    parameters = set(parameter_nodes(program))
+    program.graph.eliminate_dead_code(
+        # Its result may be nobody's, but the model's code will run it, whatever was cut.
+        lambda node: node.is_impure() or not parameters.isdisjoint(node.all_input_nodes)
+    )
     return program
+
+
+def _assigned_by_torch(model: nn.Module) -> str:
+    """What torch warns of because its own layers and hooks do it; a warning that names more is the model's."""
+    names = [r"\S*\b_flat_weights\[\d+\]"]
+    for path, module in model.named_modules():
+        weights = [name.removesuffix(end) for name in module._parameters for end in COMPUTED if name.endswith(end)]
+        names += [re.escape(".".join(filter(None, ("self", path, weight)))) for weight in weights]
+    return rf"The tensor attributes? (({'|'.join(names)}),? )+w"
+
+
+def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exception) -> str:
+    name = type(model).__name__
+    try:
+        with torch.random.fork_rng():
+            model(*inputs)
+    except Exception as own:  # whatever the model's code raises
+        return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
+    said = f"torch.export cannot capture {name}: {error}"
+    if "data-dependent" in said or "FakeTensor" in said:
+        return f"{said}\nIts forward must not branch on values of tensors, and no size may depend on them."
+    return f"{said}\nIt runs, but torch.export.export(model, example_inputs) must be able to follow it."
+
+
+def parameter_nodes(program: ExportedProgram) -> dict[Node, str]:
+    """The nodes that stand for parameters, with their names."""
+    names = program.graph_signature.inputs_to_parameters
+    return {node: names[node.name] for node in program.graph.nodes if node.op == "placeholder" and node.name in names}
 
 
 def evaluating(model: nn.Module) -> AbstractContextManager[None]:
@@ -108,5 +139,5 @@ def module_paths(node: Node) -> list[str]:
     return [str(path) for path, _ in node.meta.get("nn_module_stack", {}).values()]
 
 
-def _any_batch(argument: Any) -> dict[int, Any] | None:
-    return {0: Dim.AUTO} if isinstance(argument, Tensor) and argument.dim() else None
+def _any_batch(argument: Any, batch_dim: int) -> dict[int, Any] | None:
+    return {batch_dim: Dim.AUTO} if isinstance(argument, Tensor) and argument.dim() > batch_dim else None

@@ -123,6 +123,10 @@ def _unique_name(holders: list[Slice], consumers: list[Slice], taken: set[str], 
 
 
 def _fixed_and_unread(analysis: Analysis, read: Mapping[int, object]) -> list[int]:
-    """Units of parameters that cannot be removed and that no parameter reads: outputs, unknown operations."""
-    labels = (label for value in analysis.tensors.values() for dim in value for label in _labels(analysis, dim.labels))
+    """Units of parameters that cannot be removed and that no parameter reads: outputs, unknown operations.
+
+    Behind its first two dimensions a weight has the places of a kernel, which nobody takes for units.
+    """
+    dims = (dim for value in analysis.tensors.values() for dim in value[:2])
+    labels = (label for dim in dims for label in _labels(analysis, dim.labels))
     return [label for label in dict.fromkeys(labels) if label not in read and analysis.units.reason(label) is not None]

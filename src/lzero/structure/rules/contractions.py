@@ -21,6 +21,7 @@ def linear(op: Op, x: Value, weight: Value, bias: Value | None = None) -> Value:
 
 
 @register_rule("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.mv.default", "aten.dot.default")
+@register_rule("aten.vdot.default")
 def matmul(op: Op, left: Value, right: Value) -> Value:
     """Matrix product with broadcast leading dimensions; a vector is a row on the left, a column on the right."""
     inner = right[-2] if len(right) > 1 else right[0]
@@ -109,7 +110,7 @@ def convolution(
     """Weight [out, in/groups, kernel…]; with groups, a unit is a whole group."""
     del stride, padding, dilation
     spatial = len(weight) - 2
-    op.pin(x[-spatial:], f"{op.name} is over it")
+    op.pin([*x[-spatial:], *weight[2:]], f"{op.name} is over it")
     channels, out = x[-spatial - 1], weight[0]
     if bias is not None:
         out = op.unite(out, bias[0])
@@ -153,7 +154,7 @@ def transposed_convolution(
     del stride, padding, output_padding, dilation
     spatial = len(weight) - 2
     channels, places, batch = x[-spatial - 1], x[-spatial:], x[: -spatial - 1]
-    op.pin(places, f"{op.name} is over it")
+    op.pin([*places, *weight[2:]], f"{op.name} is over it")
     if groups == 1:
         op.contract(channels, weight[0])
         out = weight[1] if bias is None else op.unite(weight[1], bias[0])

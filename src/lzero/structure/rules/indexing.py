@@ -22,6 +22,15 @@ def embedding(op: Op, weight: Value, index: Value, *_: Any, **__: Any) -> Value:
     return Value([*index, weight[1].without_sources()])
 
 
+@register_rule("aten.embedding_bag", "aten._embedding_bag", "aten._embedding_bag_forward_only")
+def embedding_bag(op: Op, weight: Value, *_: Any, **__: Any) -> list[Value]:
+    """The same, summed or averaged over bags of rows; what else is returned counts rows."""
+    op.pin([weight[0]], "rows are looked up by index")
+    bags, *counts = op.shapes
+    first = Value([free(bags[0]), weight[1].without_sources()])
+    return [first, *(Value(free(size) for size in shape) for shape in counts)]
+
+
 @register_rule("aten.slice.Tensor")
 def slice_(op: Op, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Value:
     """A stretch of a dimension."""
@@ -81,6 +90,27 @@ def gather(op: Op, x: Value, dim: int, places: Value, **_: Any) -> Value:
     op.pin([d for d, p in zip(x, places, strict=True) if d.size != p.size], f"{op.name} reads its first positions")
     same = {k for k in range(len(x)) if k != chosen and x[k].size == places[k].size}
     return Value(op.unite(x[k], p).without_sources() if k in same else free(p.size) for k, p in enumerate(places))
+
+
+@register_rule("aten.index_add", "aten.index_copy")
+def index_add(op: Op, x: Value, dim: int, index: Value, source: Value, **_: Any) -> Value:
+    """Positions of one tensor put to chosen positions of another; the other dimensions are the same in both."""
+    return scatter(op, x, dim, source, source, index)
+
+
+@register_rule("aten.scatter_add", "aten.scatter", "aten.scatter_reduce")
+def scatter(op: Op, x: Value, dim: int, places: Value, *others: Any, **_: Any) -> Value:
+    """The other way round: each place says to which position it goes."""
+    given = [value for value in (places, *others) if isinstance(value, Value) and len(value) == len(x)]
+    op.pin([value[dim] for value in (x, *given)], f"{op.name} chooses positions by it")
+    out = list(x)
+    for k in {*range(len(x))} - {dim % len(x)}:
+        for value in given:
+            if value[k].size != x[k].size:
+                op.pin([x[k], value[k]], f"{op.name} fills its first positions")
+            else:
+                out[k] = op.unite(out[k], value[k])
+    return Value(each.without_sources() for each in out)
 
 
 @register_rule("aten.index.Tensor")

@@ -6,7 +6,7 @@ from typing import Any
 
 from lzero.structure.op import Op, Value
 from lzero.structure.registry import register_rule
-from lzero.structure.units import free
+from lzero.structure.units import Dim, free
 
 
 @register_rule("aten.to", "aten._to_copy", "aten.type_as", "aten.clone", "aten.contiguous", "aten.alias", "aten.detach")
@@ -24,6 +24,38 @@ def copy(op: Op, x: Value, *_: Any, **__: Any) -> Value:
 def elementwise(op: Op, x: Value, *others: Any, **named: Any) -> Value:
     """Each position by itself."""
     return op.broadcast([x, *(v for v in (*others, *named.values()) if isinstance(v, Value))])
+
+
+@register_rule("aten.mul", "aten.div")
+def scaled(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
+    """A weight times numbers still reads what the weight reads: $(w z)\\, c = (w c)\\, z$."""
+    values = [each for each in (x, other) if isinstance(each, Value)]
+    weights = [value for value in values if any(dim.sources for dim in value)]
+    out = op.broadcast(values)
+    is_divisor = op.name.startswith("aten.div") and bool(weights) and weights[0] is not values[0]
+    return out if len(weights) != 1 or is_divisor else _with_sources(out, weights)
+
+
+@register_rule("aten.add", "aten.sub")
+def added(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
+    """A sum of weights reads what all of them read: $w z + v z = (w + v)\\, z$."""
+    values = [each for each in (x, other) if isinstance(each, Value)]
+    out = op.broadcast(values)
+    return _with_sources(out, values) if len(values) == 2 else out
+
+
+def _with_sources(out: Value, weights: list[Value]) -> Value:
+    """Dimensions that are views of all these weights' dimensions, where no weight is stretched along them."""
+    if any(len(weight) != len(out) for weight in weights):
+        return out
+
+    def dim(k: int) -> Dim:
+        own = [weight[k] for weight in weights]
+        if any(each.size != out[k].size or not each.sources for each in own):
+            return out[k]
+        return Dim(out[k].labels, frozenset().union(*(each.sources for each in own)))
+
+    return Value(dim(k) for k in range(len(out)))
 
 
 @register_rule("aten.prelu")

@@ -70,13 +70,14 @@ def _stretch(old: list[Dim], sizes: list[int]) -> tuple[int, int]:
 
 @register_rule("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
 def expand(op: Op, x: Value, *_: Any, **__: Any) -> Value:
-    """Dimensions of one stretched."""
+    """Dimensions of one stretched: of indices, to positions that go with those of what they meet."""
     shape = op.shapes[0]
+    stretched = free if op.node.meta["val"].is_floating_point() else op.units.fresh
     new = [free(size) for size in shape[: len(shape) - len(x)]]
     for dim, size in zip(x, shape[len(shape) - len(x) :], strict=True):
         if dim.size != size:
             op.pin([dim], f"{op.name} stretches its only unit")
-        new.append(dim if dim.size == size else free(size))
+        new.append(dim if dim.size == size else stretched(size))
     return Value(new)
 
 
