@@ -1,6 +1,7 @@
 """Removal is exact, for every family of models and every pattern of gates; and the checks have teeth."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -246,6 +247,29 @@ class Twice(nn.Module):
     def forward(self, x):
         h = self.norm(self.one(x)).tanh().view(x.shape[0], 8)
         return self.read(self.norm(self.two(h)).tanh())
+
+
+class Starting(nn.Module):
+    """A recurrent layer with a state to start from, whose width is written in the code."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.recurrent, self.read = nn.Embedding(20, 6), nn.GRU(6, 8, batch_first=True), nn.Linear(8, 2)
+
+    def forward(self, tokens):
+        start = torch.zeros(1, tokens.size(0), 8, dtype=torch.float64)
+        return self.read(self.recurrent(self.embed(tokens), start)[0])
+
+
+def test_constants_of_a_graph_follow_the_batch_after_pickling():
+    model, tokens = Starting().double(), torch.randint(0, 20, (3, 5))
+    sparsifier = sparsify(model, tokens)
+    sparsifier.log_alpha.data[:] = 9.0
+    sparsifier.log_alpha.data[::2] = -9.0
+    graph = compact(model, fallback="graph")
+    again = pickle.loads(pickle.dumps(graph))  # noqa: S301
+    assert graph.read.weight.shape == (2, 4)
+    assert verify(model, again, torch.randint(0, 20, (7, 5))) <= 1e-9
 
 
 def test_a_graph_with_a_norm_that_runs_twice_trains():

@@ -15,6 +15,7 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any]]  # target, args, kwargs
 Values = dict[Node, Any]
 
 aten = torch.ops.aten
+SIZE = "aten.sym_size.int"  # gives a size at run time
 
 
 def rewritten(node: Node, values: Values, alive: Alive) -> Call:
@@ -57,7 +58,14 @@ def _expand(node: Node, values: Values, alive: Alive) -> Call:
 
 
 def _constant(node: Node, values: Values, alive: Alive) -> Call:
-    return node.target, (_sizes(node.args[0], values[node], alive), *node.args[1:]), dict(node.kwargs)
+    """Of a size known at run time: made from the tensor it is the size of, as a pickled graph must, where that is."""
+    wanted: Any = node.args[0]
+    sizes = _sizes(wanted, values[node], alive)
+    measured = next((size.args[0] for size in wanted if isinstance(size, Node) and str(size.target) == SIZE), None)
+    if measured is None:
+        return node.target, (sizes, *node.args[1:]), dict(node.kwargs)
+    family = str(node.target).split(".")[1]
+    return getattr(aten, f"new_{family}").default, (measured, sizes, *node.args[1:]), {"dtype": node.meta["val"].dtype}
 
 
 def _unflatten(node: Node, values: Values, alive: Alive) -> Call:

@@ -10,6 +10,10 @@ from lzero.structure.rules import (
     recurrent,
     reductions,
     shapes,
+    spectra,
 )
 
-__all__ = ["attention", "contractions", "images", "indexing", "norms", "pointwise", "recurrent", "reductions", "shapes"]
+__all__ = [
+    "attention", "contractions", "images", "indexing", "norms", "pointwise", "recurrent", "reductions", "shapes",
+    "spectra",
+]  # fmt: skip

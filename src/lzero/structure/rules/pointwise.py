@@ -17,6 +17,12 @@ def copy(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     return x
 
 
+@register_rule("aten.copy.default", "aten.copy_.default")
+def overwrite(op: Op, x: Value, source: Value, *_: Any, **__: Any) -> Value:
+    """One tensor's values put into another."""
+    return op.broadcast([x, source])
+
+
 @register_rule("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "aten.feature_alpha_dropout")
 @register_rule("aten.hardswish", "aten.bernoulli", "aten.masked_fill", "aten.fill", "aten.nan_to_num", "aten.clamp")
 @register_rule("aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
