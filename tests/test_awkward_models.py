@@ -41,10 +41,11 @@ class Wasteful(nn.Module):
     def __init__(self):
         super().__init__()
         self.body, self.head, self.spare, self.other = (nn.Linear(4, 8), *(nn.Linear(8, 2) for _ in range(3)))
+        self.spread = nn.Linear(8, 8)
 
     def forward(self, x, task="one"):
         hidden = F.softplus(self.body(x))
-        self.spare(hidden)
+        self.spare(hidden + self.spread(hidden))
         return self.head(hidden) if task == "one" else self.other(hidden)
 
 
@@ -54,9 +55,9 @@ def test_what_is_computed_for_nobody_is_cut_and_what_is_not_reached_is_named():
     assert ("other", 2, "not used with these example inputs") in sparsifier.plan().fixed
     sparsifier.log_alpha.data[:4] = -60.0
     small = compact(model)
-    assert small.spare.in_features == 4
+    assert (small.spare.in_features, small.spread.out_features) == (4, 4)
     assert verify(model, small, x) <= 1e-9
-    assert measure(small, x).macs.dense == measure(model, x).macs.realised == 3 * (4 * 4 + 2 * 4 * 2)
+    assert measure(small, x).macs.dense == measure(model, x).macs.realised == 3 * (4 * 4 + 4 * 4 + 2 * 4 * 2)
 
 
 class Limited(nn.Module):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.fx import Node
 from torch.utils._pytree import tree_map
 
 from lzero.attention import slim
@@ -19,8 +20,6 @@ from lzero.errors import ArgumentError, LzeroError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from torch.fx import Node
 
 Inputs = Tensor | tuple[Any, ...]
 CONTAINERS = (dict, OrderedDict, list, set)  # and not what others make of them, which may refuse to change
@@ -41,7 +40,7 @@ def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
 def capture(
     model: nn.Module, example_inputs: Inputs, *, training: bool = False, batch_dim: int | None = None
 ) -> ExportedProgram:
-    """The operations of the model's forward, by `torch.export`, without those nobody uses that read no parameter.
+    """The operations of the model's forward, by `torch.export`, without those nobody uses that have no parameters.
 
     With `batch_dim` the graph works for any size of that dimension of the inputs, where the model does.
     """
@@ -59,12 +58,26 @@ def capture(
             program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
         except Exception as error:
             raise LzeroError(_why_not_captured(model, inputs, error)) from error
-    parameters = set(parameter_nodes(program))
-    program.graph.eliminate_dead_code(
-        # Its result may be nobody's, but the model's code will run it, whatever was cut.
-        lambda node: node.is_impure() or not parameters.isdisjoint(node.all_input_nodes)
-    )
+    unused = _unused_with_parameters(program)
+    program.graph.eliminate_dead_code(lambda node: node.is_impure() or node in unused)
     return program
+
+
+def _unused_with_parameters(program: ExportedProgram) -> set[Node]:
+    """Operations of which no result comes, but which read parameters, and what is made of them: they run all the same.
+
+    Whatever is cut, the model's code must be able to run them.
+    """
+    used: set[Node] = set()
+    for node in reversed(program.graph.nodes):
+        if node.op == "output" or node.is_impure() or not used.isdisjoint(node.users):
+            used.add(node)
+    parameters = set(parameter_nodes(program))
+    made = set(parameters)
+    for node in program.graph.nodes:
+        if node not in used and not made.isdisjoint(node.all_input_nodes):
+            made.add(node)
+    return made - parameters
 
 
 def _assigned_by_torch(model: nn.Module) -> str:
