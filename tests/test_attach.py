@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from lzero import LzeroError, compact, sparsify, verify
 from lzero.attach import LOG_ALPHA
 from lzero.sparsifier import sparsifier_of
+from lzero.subnetwork import Subnetwork
 from tests.models import MODELS, build, set_gates
 
 
@@ -131,6 +133,30 @@ def test_parts_are_called_with_gates_that_were_drawn_once(lenet, training):
     assert torch.equal(model(x), whole) is not training  # drawn anew
     with pytest.raises(LzeroError, match=r"sparsifier\.drawn"):
         model[3](torch.randn(1, 6, 12, 12))
+
+
+def test_what_is_drawn_stays_for_a_checkpoint(lenet):
+    model, x = lenet
+    sparsifier, gradients = model.__dict__["_lzero_sparsifier"], []
+    layers = partial(nn.Sequential.forward, model)  # one after another, not the model as a whole
+    for run in (layers, partial(checkpoint, layers, use_reentrant=False)):
+        model.zero_grad()
+        model(x)  # another sample before
+        torch.manual_seed(1)
+        with sparsifier.drawn():
+            y = run(x)
+        y.square().sum().backward()
+        gradients.append(sparsifier.log_alpha.grad.clone())
+    torch.testing.assert_close(*gradients)
+
+
+def test_what_draws_or_cuts_is_refused_where_gates_were_drawn(lenet):
+    model, x = lenet
+    sparsifier = model.__dict__["_lzero_sparsifier"]
+    part = Subnetwork(sparsifier)
+    for act in (lambda: part(x), lambda: compact(model), lambda: sparsifier.drawn().__enter__()):
+        with sparsifier.drawn(), pytest.raises(LzeroError, match="drawn"):
+            act()
 
 
 def test_copies_and_pickles(lenet):

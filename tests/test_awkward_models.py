@@ -60,6 +60,29 @@ def test_what_is_computed_for_nobody_is_cut_and_what_is_not_reached_is_named():
     assert measure(small, x).macs.dense == measure(model, x).macs.realised == 3 * (4 * 4 + 4 * 4 + 2 * 4 * 2)
 
 
+class Shortcut(nn.Module):
+    """A residual stream that is made wider by zeros, whose number is in the code."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.read = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 2, 1)
+
+    def forward(self, x):
+        h = F.softplus(self.one(x))
+        zeros = torch.zeros(h.shape[0], 8, *h.shape[2:], dtype=h.dtype)
+        return self.read(F.softplus(self.two(h) + torch.cat([h, zeros], 1)))
+
+
+def test_as_many_zeros_stay_as_code_puts_beside():
+    model, x = Shortcut().double(), torch.randn(2, 3, 4, 4).double()
+    sparsifier = sparsify(model, x)
+    assert [(group.name, group.stop - group.start) for group in sparsifier.groups] == [("one", 8)]
+    sparsifier.log_alpha.data[::2] = -9.0
+    small = compact(model)
+    assert small.two.weight.shape[:2] == (12, 4)
+    assert verify(model, small, x) <= 1e-9
+
+
 class Limited(nn.Module):
     """Heads by an attribute, and another attribute of the same value that has nothing to do with them."""
 

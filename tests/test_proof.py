@@ -102,6 +102,28 @@ def test_a_model_may_change_its_precision(dtype):
     assert sparsifier.shrink() == 3
 
 
+class SharedHead(nn.Module):
+    """In training alone a head reads a second layer, of which it must then lose the same units."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        hidden = self.one(x).tanh()
+        scores = self.head(self.two(hidden).tanh())
+        return (scores, self.head(hidden)) if self.training else scores
+
+
+def test_outputs_of_training_are_compared_too():
+    model, x = SharedHead(), torch.randn(4, 6)
+    sparsifier = lzero.sparsify(model, x)
+    sparsifier.log_alpha.data[:] = 50.0
+    sparsifier.log_alpha.data[:4] = sparsifier.log_alpha.data[12:] = -50.0  # as many of both, but others
+    with pytest.raises(lzero.LzeroError, match="in training its outputs differ"):
+        sparsifier.shrink()
+
+
 class Right(nn.Module):
     """A model that is cut rightly, and insists on single precision."""
 

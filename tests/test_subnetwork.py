@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
@@ -286,6 +287,32 @@ class Halves(nn.Module):
 def compiled(model):
     model.compile()
     return model
+
+
+class SharedNorm(nn.Module):
+    """One norm without weights for two layers, beside code with a width of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.width, self.norm = 16, nn.GroupNorm(4, 16, affine=False)
+        self.one, self.two, self.three, self.read = (
+            nn.Linear(4, 16), nn.Linear(16, 16), nn.Linear(16, 32), nn.Linear(32, 2),
+        )  # fmt: skip
+
+    def forward(self, x):
+        h = self.norm(self.two(self.norm(self.one(x)).sigmoid())).sigmoid().view(-1, self.width)
+        places = self.three(h).unsqueeze(-1) * torch.arange(1.0, 4.0, dtype=x.dtype)
+        return self.read(F.instance_norm(places).sigmoid().mean(-1))
+
+
+def test_norms_without_weights_count_their_own_channels():
+    model, x = SharedNorm().double(), torch.randn(6, 4).double()
+    part = Subnetwork(sparsify(model, x, keep_rate=0.5))
+    for seed in range(10):
+        torch.manual_seed(seed)
+        expected = model(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(part(x), expected)
 
 
 REFUSED = {

@@ -43,7 +43,7 @@ class Bank:
         self.values: Tensor | None = None
         self.inside = False
         self._depth = 0
-        self._is_held = False
+        self.is_held = False
         self._pieces: tuple[Tensor, ...] = ()
         self._pending: list[weakref.ref[Any]] = []
 
@@ -53,7 +53,7 @@ class Bank:
 
     def begin(self, root: nn.Module, *_: object) -> None:
         """Draw one sample for this forward: the root's forward pre-hook."""
-        if self._is_held:
+        if self.is_held:
             return
         if self._depth and not _is_running(root):
             self._depth = 0  # an interrupt has skipped the hook that ends a forward
@@ -81,7 +81,7 @@ class Bank:
 
     def end(self, *_: object) -> None:
         """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
-        if self._is_held:
+        if self.is_held:
             return
         self._depth = max(0, self._depth - 1)
         if self._depth:
@@ -120,13 +120,25 @@ class Bank:
     @contextmanager
     def holding(self, root: nn.Module, gates: Tensor) -> Iterator[None]:
         """Given values instead of drawn ones, inside the block."""
-        before = self.values, self._pieces, self.inside, self._is_held
+        before = self.values, self._pieces, self.inside, self.is_held
         self._spread(root, gates)
-        self.inside = self._is_held = True
+        self.inside = self.is_held = True
         try:
             yield
         finally:
-            self.values, self._pieces, self.inside, self._is_held = before
+            self.values, self._pieces, self.inside, self.is_held = before
+
+    @contextmanager
+    def drawing(self, root: nn.Module) -> Iterator[None]:
+        """One sample for all that runs inside the block; it stays, as after a forward, for checkpoints to recompute."""
+        if self.is_held:
+            raise LzeroError("the gates have been drawn already; one block inside another would draw them again")
+        self._spread(root, self.draw(root))
+        self.inside = self.is_held = True
+        try:
+            yield
+        finally:
+            self.inside = self.is_held = False
 
     @contextmanager
     def narrowed(self, kept: Sequence[Tensor | None]) -> Iterator[None]:
@@ -154,7 +166,7 @@ class Bank:
     def __getstate__(self) -> dict[str, Any]:
         # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
         empty: list[Any] = []
-        now = {"values": None, "_pieces": (), "inside": False, "_is_held": False, "_depth": 0, "_pending": empty}
+        now = {"values": None, "_pieces": (), "inside": False, "is_held": False, "_depth": 0, "_pending": empty}
         return {**self.__dict__, **now, "generator": None}
 
 

@@ -34,7 +34,7 @@ def compact(
     and `verify` compares with the gates as they were moved. `round_to=8` keeps widths divisible by 8. The result is
     checked on the example inputs before it is returned. Where the model's Python code insists on the old sizes,
     `fallback="graph"` gives the captured graph with the new sizes: a `torch.fx.GraphModule` under the same parameter
-    names, for training and evaluation.
+    names, for training where it can be, and for evaluation.
 
     >>> import torch
     >>> from torch import nn

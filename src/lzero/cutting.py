@@ -87,6 +87,8 @@ class History:
 
 def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> nn.Module:
     """A plain copy without what the decision removes, gates folded into the weights, its outputs verified."""
+    if sparsifier.bank.is_held:
+        raise LzeroError("a model is not cut while its gates are held; leave `sparsifier.drawn()` first")
     small = plain_copy(sparsifier)
     cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
     flush_subnormals(small)

@@ -88,7 +88,8 @@ def graph_model(
     try:
         _switch_modes(program, evaluation)
     except ModesDifferError:
-        program, analysis, mode = evaluation, analyse_program(evaluation, dense), EvaluationOnly()
+        training = capture(dense, inputs, training=True, batch_dim=0)  # the one above has been changed
+        program, analysis, mode = evaluation, analyse_program(evaluation, dense, training), EvaluationOnly()
         _asks_for_mode(program.graph)  # a graph has the modules it calls, and no others
     alive = alive_in(analysis, structure, decision)
     for node in list(analysis.values):

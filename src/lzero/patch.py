@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from lzero.attention import SlimAttention
 from lzero.structure.capture import module_path, module_paths
 from lzero.structure.op import Value
 from lzero.structure.rewrite import rewritten
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from lzero.structure.analysis import Analysis
     from lzero.structure.rewrite import Alive
 
-FEW = 3  # names of attributes that are tried in all combinations
+FEW, TRIES = 3, 64  # names of attributes that are tried in all combinations, but not more often than this
 Change = tuple[nn.Module, str, int, int]  # module, attribute, old value, new value
 
 
@@ -47,7 +48,7 @@ def _patch_few(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callab
     for change in _candidates(small, sizes):
         by_name.setdefault(change[1], []).append(change)
     few = range(1, min(FEW, len(by_name)) + 1)
-    choices = [names for count in few for names in combinations(by_name, count)]
+    choices = list(islice((names for count in few for names in combinations(by_name, count)), TRIES))
     if len(by_name) > FEW:
         choices.append(tuple(by_name))
     return any(_patch([change for name in names for change in by_name[name]], works) for names in choices)
@@ -66,7 +67,8 @@ def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
 def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
     found = []
     for path, module in small.named_modules():
-        changed = {} if type(module).__module__.startswith(("torch.nn.", "lzero.")) else sizes.get(path, {})
+        is_layer = type(module).__module__.startswith("torch.nn.") or isinstance(module, SlimAttention)
+        changed = {} if is_layer else sizes.get(path, {})
         for name, value in vars(module).items():
             if type(value) is int and value in changed:
                 found.append((module, name, value, changed[value]))

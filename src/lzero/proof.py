@@ -64,25 +64,36 @@ class Proof:
             return
         other = duplicate(graph, graph).to(next(self._trial.small.parameters()))
         other.load_state_dict(self._trial.small.state_dict(), strict=False)
-        if _shapes_in_mode(other, self._trial.inputs, training=False) is not None:
+        if _outputs_in_mode(other, self._trial.inputs, training=False) is not None:
             verify(self._trial.dense, other, self._trial.inputs, tolerance=TOLERANCE[torch.float32])
 
     def _failure_in_training(self, small: nn.Module) -> str | None:
         if self._training is None:
             return None
-        got = _shapes_in_mode(small, self._sparsifier.example_inputs, training=True)
-        if got == self._training:
-            return None
+        got = _outputs_in_mode(small, self._sparsifier.example_inputs, training=True)
         if got is None:
             return "in training it reads units that it does not read in evaluation"
-        return "in training it returns units that it does not return in evaluation"
+        if _shapes(got) != _shapes(self._training):
+            return "in training it returns units that it does not return in evaluation"
+        if self._trial is None or self._draws_noise:
+            return None
+        again = _outputs_in_mode(self._trial.small, self._trial.inputs, training=True)
+        return None if again is not None and _are_close(again, self._training) else "in training its outputs differ"
 
     @cached_property
-    def _training(self) -> list[torch.Size] | None:
-        """The shapes of what the model returns in training."""
+    def _training(self) -> list[Tensor] | None:
+        """What the model returns in training."""
         if self._trial is not None:
-            return _shapes_in_mode(self._trial.dense, self._trial.inputs, training=True)
-        return _shapes_in_mode(plain_copy(self._sparsifier), self._sparsifier.example_inputs, training=True)
+            return _outputs_in_mode(self._trial.dense, self._trial.inputs, training=True)
+        return _outputs_in_mode(plain_copy(self._sparsifier), self._sparsifier.example_inputs, training=True)
+
+    @cached_property
+    def _draws_noise(self) -> bool:
+        """Whether training is never twice the same, as with dropout: then only shapes can be compared."""
+        if self._trial is None or self._training is None:
+            return True
+        other = _outputs_in_mode(self._trial.dense, self._trial.inputs, training=True, seed=1)
+        return other is None or not _are_close(other, self._training)
 
     @cached_property
     def _trial(self) -> Trial | None:
@@ -151,13 +162,32 @@ def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tens
     return (scale * torch.randn(like.shape, generator=generator)).to(like)
 
 
-def _shapes_in_mode(model: nn.Module, inputs: tuple[Any, ...], *, training: bool) -> list[torch.Size] | None:
-    """The shapes of what a forward in training or evaluation returns; None where it does not come through."""
+def _outputs_in_mode(
+    model: nn.Module, inputs: tuple[Any, ...], *, training: bool, seed: int = 0
+) -> list[Tensor] | None:
+    """What a forward in training or evaluation returns; None where it does not come through."""
     try:
         with in_mode(model, training), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
-            return [leaf.shape for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
+            torch.manual_seed(seed)
+            return [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
     except Exception:  # whatever the model's code raises
         return None
+
+
+def _shapes(outputs: list[Tensor]) -> list[torch.Size]:
+    return [output.shape for output in outputs]
+
+
+def _are_close(some: list[Tensor], others: list[Tensor]) -> bool:
+    """Equal but for rounding, which the norms of a small batch make larger."""
+    if _shapes(some) != _shapes(others):
+        return False
+    some, others = ([t.to(torch.promote_types(t.dtype, torch.float64)) for t in several] for several in (some, others))
+    scales = [other[other.isfinite()].abs().max().item() if other.isfinite().any() else 1.0 for other in others]
+    return all(
+        torch.allclose(a, b, rtol=0, atol=TOLERANCE[torch.float32] * scale, equal_nan=True)
+        for a, b, scale in zip(some, others, scales, strict=True)
+    )
 
 
 @contextmanager

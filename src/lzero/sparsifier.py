@@ -16,7 +16,6 @@ from torch.utils._pytree import tree_map
 
 from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
-from lzero.attention import make_slim
 from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
@@ -175,7 +174,7 @@ class Sparsifier:
         ...     y = model[2](model[1](model[0](torch.randn(3, 4))))
         """
         sparsifier_of(self.model)
-        with self.bank.holding(self.model, self.bank.draw(self.model)):
+        with self.bank.drawing(self.model):
             yield
 
     def shrink(
@@ -259,7 +258,6 @@ class Sparsifier:
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]
         if self.history.is_of(self.model):  # so that it can be saved, and loaded into the dense model
-            make_slim(self.model)
             self.model.__dict__[PLAN] = json.dumps(self.history.as_dict())
         return self.model
 

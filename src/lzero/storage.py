@@ -81,7 +81,8 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
         assert isinstance(linear, nn.Linear)  # noqa: S101 (checked with the architecture)
         IndexedLinear.over(linear, index)
     _fill(model, tensors)
-    make_slim(model)
+    if plan["sites"]:
+        make_slim(model)
     model.__dict__[PLAN] = json.dumps({k: v for k, v in plan.items() if k in ("attributes", "dense", "sites")})
     return model
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from lzero.decision import decide, decide_from
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import median_seconds
 from lzero.sparsifier import Sparsifier, sparsifier_of
 from lzero.swapping import replaced
@@ -60,6 +60,10 @@ class Subnetwork:
 
     def _run(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         sparsifier, model = self.sparsifier, self.sparsifier.model
+        if sparsifier.bank.is_held:
+            raise LzeroError(
+                "a part is chosen when gates are drawn, and they have been; leave `sparsifier.drawn()` first"
+            )
         if not model.training:
             return call(*args, **kwargs)
         if self._layout.structure is not sparsifier.structure:  # it was shrunk

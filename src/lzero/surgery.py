@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-PER_CHANNEL = (nn.modules.batchnorm._NormBase,)
+PER_CHANNEL = nn.modules.batchnorm._NormBase
 SIZES = (  # the attributes that `adapt` sets
     "in_features", "out_features", "embedding_dim", "groups", "in_channels", "out_channels", "num_groups",
     "num_channels", "num_features", "in1_features", "in2_features", "input_size", "hidden_size",

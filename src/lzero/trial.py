@@ -17,6 +17,7 @@ from lzero.patch import entering_dims, written_dims
 from lzero.proof import changed_attributes, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.structure.units import NONE
+from lzero.surgery import PER_CHANNEL
 from lzero.swapping import Layout
 from lzero.tensors import duplicate
 
@@ -127,7 +128,7 @@ def _counted(
     for path, names in attributes.items():
         for name in names:
             old = vars(trial.model.get_submodule(path))[name]
-            if path in trial.structure.norms:
+            if isinstance(trial.model.get_submodule(path), nn.GroupNorm | PER_CHANNEL):
                 channels = trial.structure.norms[path]
                 yield path, name, channels[:: len(channels) // old]  # each of them, or one of each group
                 continue

@@ -1,5 +1,7 @@
 """Weights that are made of parameters: what reads units through them, and what cannot."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -58,7 +60,7 @@ def test_units_are_read_through_a_computed_weight(reader, training):
     torch.testing.assert_close(model(x), expected)
 
 
-@pytest.mark.parametrize("norm", [weight_norm, spectral_norm])
+@pytest.mark.parametrize("norm", [weight_norm, partial(weight_norm, dim=None), spectral_norm])
 def test_norms_of_weights_are_refused_with_the_way_out(norm):
     model = nn.Sequential(norm(nn.Conv2d(3, 8, 4)), nn.ReLU(), norm(nn.Conv2d(8, 4, 4)))
     with pytest.raises(LzeroError, match="remove_parametrizations"):

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.fx import GraphModule
 
 import lzero
 from tests.models import set_gates
@@ -19,9 +20,9 @@ GATHERED = {
 class Passing(nn.Module):
     """Nodes send messages along edges and read the sum of those they get."""
 
-    def __init__(self, gather):
+    def __init__(self, gather, width):
         super().__init__()
-        self.gather = gather
+        self.gather, self.width = gather, () if width is None else (width,)  # in a tuple no attribute holds it
         self.node, self.message, self.update, self.read = (
             nn.Linear(4, 8), nn.Linear(16, 12), nn.Linear(20, 8), nn.Linear(8, 2),
         )  # fmt: skip
@@ -29,21 +30,23 @@ class Passing(nn.Module):
     def forward(self, x, edges):
         nodes = self.node(x).tanh()
         messages = F.softplus(self.message(torch.cat([nodes[edges[0]], nodes[edges[1]]], -1)))
-        nobody = torch.zeros(len(x), messages.shape[1], dtype=x.dtype)
+        nobody = torch.zeros(len(x), *(self.width or messages.shape[1:]), dtype=x.dtype)
         return self.read(self.update(torch.cat([nodes, self.gather(nobody, edges[1], messages)], -1)).tanh())
 
 
-@pytest.mark.parametrize("fallback", ["error", "graph"])
+@pytest.mark.parametrize("width", [None, 12])
 @pytest.mark.parametrize("gather", GATHERED)
-def test_messages_lose_units(gather, fallback):
+def test_messages_lose_units(gather, width):
+    """Where their number is written in the code, as a graph."""
     torch.manual_seed(0)
-    model = Passing(GATHERED[gather]).double()
+    model = Passing(GATHERED[gather], width).double()
     given = torch.randn(5, 4).double(), torch.randint(0, 5, (2, 9))
     sparsifier = lzero.sparsify(model, given)
     assert sum(group.stop - group.start for group in sparsifier.groups) == 8 + 12 + 8
     set_gates(sparsifier, 0.6)
-    small = lzero.compact(model, fallback=fallback)
-    assert small.message.out_features < 12
+    small = lzero.compact(model, fallback="graph")
+    assert isinstance(small, GraphModule) == (width is not None)
+    assert len(small.message.weight) < 12
     assert lzero.verify(model, small, given) <= 1e-9
 
 

@@ -73,10 +73,10 @@ def analyse_program(program: ExportedProgram, model: nn.Module, *others: Exporte
     findings, aliases = Findings(), _aliases(model)
     tensors: dict[str, Value] = {}
     values: dict[Node, Any] = {}
-    products: list[Product] = []
-    for each in (program, *others):
-        _follow(each, model, aliases, findings, tensors, values)
-        products = products or list(findings.products)
+    _follow(program, model, aliases, findings, tensors, values)
+    products = list(findings.products)
+    for other in others:
+        _follow(other, model, aliases, findings, tensors, values)
     unread = set.intersection(*(_unread(each) for each in (program, *others)))
     return Analysis(
         program, findings.units, tensors, aliases, values, findings.readings, products, findings.inputs,

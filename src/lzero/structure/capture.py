@@ -117,8 +117,8 @@ def evaluating(model: nn.Module) -> AbstractContextManager[None]:
 def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
     """A mode for all modules inside the block; each one's own is restored afterwards."""
     modes = [(module, module.training) for module in model.modules()]
-    model.train(training)
     try:
+        model.train(training)
         yield
     finally:
         for module, training in modes:

@@ -154,7 +154,9 @@ class Op:
 
     def normalises(self, channels: Dim) -> None:
         """Say that this norm counts its channels although no parameter tells them."""
-        self._findings.norms.setdefault(self.path, channels)
+        given = self._findings.norms.setdefault(self.path, channels)
+        if given is not channels:  # a norm that is called twice has one number of channels
+            self.unite(given, channels) if given.size == channels.size else self.pin([given, channels], "it has a norm")
 
     def attends_to(self, value: Value) -> None:
         """Say that an attention's weights are applied to these values, [batch, heads, places, depth]."""

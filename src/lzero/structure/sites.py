@@ -66,12 +66,13 @@ def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
         holders = [s for s in _ordered(s for label in labels for s in held_by[label]) if s not in consumers]
         inner = reason is None and (labels[0] in depths or _is_inner(analysis, labels[0], consumers))
         name = _unique_name(holders, consumers, names, "/inner" if inner else "")
-        if reason is None:
+        if reason is None and holders:
             producers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) > 1)
             followers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) <= 1)
             sites.append(Site(name, tuple(sorted(labels)), producers, followers, tuple(consumers)))
         else:
-            pinned.append(Pinned(name, len(labels), reason, tuple(consumers)))
+            # As many zeros as code puts beside what a layer makes are nobody's.
+            pinned.append(Pinned(name, len(labels), reason or "made by no layer", tuple(consumers)))
     return sites, pinned
 
 

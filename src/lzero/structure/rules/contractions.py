@@ -17,7 +17,7 @@ def linear(op: Op, x: Value, weight: Value, bias: Value | None = None) -> Value:
     if bias is not None:
         out = op.unite(out, bias[0])
     op.multiplies(*x[:-1], out, weight[1])
-    return Value([*x[:-1], out.without_sources()])
+    return Value(dim.without_sources() for dim in (*x[:-1], out))
 
 
 @register_rule("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.mv.default", "aten.dot.default")
@@ -135,7 +135,7 @@ def _convolved(op: Op, x: Value, out: Dim, multiplied: tuple[Dim, ...], spatial:
     places = [free(size) for size in op.shapes[0][-spatial:]]
     batch = x[: -spatial - 1]
     op.multiplies(*batch, out, *multiplied, *places)
-    return Value([*batch, out.without_sources(), *places])
+    return Value([*(dim.without_sources() for dim in (*batch, out)), *places])
 
 
 @register_rule("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")

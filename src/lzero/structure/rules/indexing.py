@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch.fx import Node
 
 from lzero.structure.op import Op, Value
 from lzero.structure.registry import register_rule
 from lzero.structure.units import NONE, Dim, free
+
+CONSTANT = ("aten.zeros.", "aten.ones.", "aten.full.", "aten.new_zeros.", "aten.new_ones.", "aten.new_full.")
 
 
 def _with(x: Value, dim: int, new: Dim) -> Value:
@@ -87,7 +90,8 @@ def gather(op: Op, x: Value, dim: int, places: Value, **_: Any) -> Value:
     """Positions chosen for each place of the other dimensions, which are the same in both."""
     chosen = dim % len(x)
     op.pin([x[chosen], places[chosen]], f"{op.name} chooses positions by it")
-    op.pin([d for d, p in zip(x, places, strict=True) if d.size != p.size], f"{op.name} reads its first positions")
+    unequal = [pair for pair in zip(x, places, strict=True) if pair[0].size != pair[1].size]
+    op.pin([dim for pair in unequal for dim in pair], f"{op.name} reads its first positions")
     same = {k for k in range(len(x)) if k != chosen and x[k].size == places[k].size}
     return Value(op.unite(x[k], p).without_sources() if k in same else free(p.size) for k, p in enumerate(places))
 
@@ -125,10 +129,16 @@ def index(op: Op, x: Value, indices: list[Value | None]) -> Value:
     return Value([*rest[:first], *(free(size) for size in places), *rest[first:]])
 
 
+def _is_constant(node: Node) -> bool:
+    return str(node.target).startswith(CONSTANT)
+
+
 @register_rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
 def cat(op: Op, tensors: list[Value], dim: int = 0) -> Value:
-    """Positions one after another; the other dimensions are the same in all."""
-    tensors = [tensor for tensor in tensors if len(tensor) > 1 or (tensor and tensor[0].size)]
+    """Positions one after another; the other dimensions are the same in all. Of constants code says how many."""
+    nodes: Any = op.node.args[0]
+    parts = [part for part in zip(tensors, nodes, strict=True) if len(part[0]) > 1 or (part[0] and part[0][0].size)]
+    tensors = [_with(x, dim, free(x[dim].size)) if _is_constant(node) else x for x, node in parts]
     rank = len(tensors[0])
     joined = []
     for k in range(rank):

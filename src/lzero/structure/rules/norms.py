@@ -22,9 +22,8 @@ def _per_channel(op: Op, x: Value, parameters: tuple[Value | None, ...]) -> Valu
 def batch_norm(
     op: Op, x: Value, weight: Value | None, bias: Value | None, mean: Value | None, var: Value | None, *_: Any
 ) -> Value:
-    """Each channel by itself; without running averages by what is there, as weights are standardised."""
-    if mean is None:
-        op.pin([x[0], *x[2:]], "the mean and variance of this batch are over it")
+    """Each channel by itself: in training, and without running averages always, by the mean of what is there."""
+    op.pin([x[0], *x[2:]], "the mean and variance of this batch are over it")
     return _per_channel(op, x, (weight, bias, mean, var))
 
 
@@ -48,7 +47,10 @@ def group_norm(op: Op, x: Value, groups: int, weight: Value | None = None, bias:
 
 @register_rule("aten._weight_norm.default")
 def weight_norm(op: Op, direction: Value, length: Value, dim: int = 0) -> Value:
-    """A weight as length times direction, whose norm is over all dimensions but one."""
+    """A weight as length times direction, whose norm is over all dimensions but one, or over all."""
+    if not length:
+        op.pin(direction, "the norm of a weight is over it")
+        return Value(d.without_sources() for d in direction)
     op.pin([d for k, d in enumerate(direction) if k != dim % len(direction)], "the norm of a weight is over it")
     out = list(direction)
     out[dim] = op.unite(direction[dim], length[dim])
