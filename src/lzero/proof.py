@@ -2,7 +2,8 @@
 
 Outputs that are equal prove little where what was cut does not show in them: with example inputs of zeros, before a
 head that starts at zero, beside other outputs that are a thousand times larger, or rounded to eight bits. So each cut
-is made a second time, in a copy in double precision in which nothing is constant, and must be exact there too.
+is made a second time, in a copy in double precision in which no parameter and no input is zero throughout, and every
+unit that stays is open; it must be exact there too, and in training where that draws no noise.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def described(error: Exception) -> str:
 
 
 def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Trial:
-    """The cut of a copy in which no parameter and no input is constant."""
+    """The cut of a copy in which no parameter is zero throughout, no input constant, and no unit closed that stays."""
     other, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     if is_double:
         other.model.double()

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lzero.laws import Estimator
+    from lzero.structure.analysis import Analysis
 
 
+LEFT_OUT = "could be removed; left out by include and exclude"
 PLAIN_FIRST = """
 Weights that are computed from others, as by weight_norm or spectral_norm, mix units; take that off to remove some:
 torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")"""
@@ -72,6 +74,35 @@ def sparsify(
     >>> sparsifier.log_alpha.shape
     torch.Size([8])
     """
+    _check(model, units, inputs=inputs)
+    positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
+    analysis = analyse(model, positional)
+    sites, pinned = find_sites(analysis)
+    matrices = _dense_weights(model, analysis.aliases) & analysis.used_once()
+    columns = {inputs_of(weight): weight for weight in sorted(matrices)} if units == "paper" or inputs else {}
+    chosen = choose([*(site.name for site in sites), *columns], include, exclude)
+    kept = [site for site in sites if site.name in chosen]
+    pinned += [Pinned(s.name, s.size, LEFT_OUT, s.consumers) for s in sites if s.name not in chosen]
+    pinned += _not_reached(model, analysis)
+    structure = freeze(analysis, kept, pinned)
+    groups = unit_groups(kept) if units != "weights" else []
+    wanted = {weight for name, weight in columns.items() if name in chosen}
+    groups += column_groups(structure, pinned, wanted, structure.num_units)
+    if units == "weights":
+        groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
+    if not groups:
+        advice = PLAIN_FIRST if any(map(is_parametrized, model.modules())) else ""
+        raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
+    check_keep_rates([group.name for group in groups], keep_rate)
+    bank = Bank(beta, gamma, zeta, estimator)
+    log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
+    sparsifier = Sparsifier(model, structure, groups, bank, positional)
+    sparsifier.put_on(log_alpha)
+    return sparsifier
+
+
+def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
+    """Refuse what cannot get gates, before it is looked at."""
     check_units(units)
     if units == "weights" and inputs:
         advice = "an input goes when all its weights are closed"
@@ -81,37 +112,13 @@ def sparsify(
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
-    positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
-    analysis = analyse(model, positional)
-    sites, pinned = find_sites(analysis)
-    matrices = _dense_weights(model, analysis.aliases) & analysis.used_once()
-    columns = {inputs_of(weight): weight for weight in sorted(matrices)} if units == "paper" or inputs else {}
-    chosen = choose([*(site.name for site in sites), *columns], include, exclude)
-    kept = [site for site in sites if site.name in chosen]
-    left_out = [site for site in sites if site.name not in chosen]
-    pinned += [
-        Pinned(s.name, s.size, "could be removed; left out by include and exclude", s.consumers) for s in left_out
-    ]
-    pinned += [
-        Pinned(name.rpartition(".")[0] or name, len(parameter), "not used with these example inputs", ())
-        for name, parameter in model.named_parameters()
-        if name in analysis.unread and parameter.dim() > 1
-    ]
-    structure = freeze(analysis, kept, pinned)
-    groups = unit_groups(kept) if units != "weights" else []
-    wanted = {weight for name, weight in columns.items() if name in chosen}
-    groups += column_groups(structure, pinned, wanted, structure.num_units)
-    if units == "weights":
-        groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
-    if not groups:
-        advice = "" if not any(map(is_parametrized, model.modules())) else PLAIN_FIRST
-        raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
-    check_keep_rates([group.name for group in groups], keep_rate)
-    bank = Bank(beta, gamma, zeta, estimator)
-    log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
-    sparsifier = Sparsifier(model, structure, groups, bank, positional)
-    sparsifier.put_on(log_alpha)
-    return sparsifier
+
+
+def _not_reached(model: nn.Module, analysis: Analysis) -> list[Pinned]:
+    """The weights that the example inputs do not lead to."""
+    reason = "not used with these example inputs"
+    unread = [(name, p) for name, p in model.named_parameters() if name in analysis.unread and p.dim() > 1]
+    return [Pinned(name.rpartition(".")[0] or name, len(weight), reason, ()) for name, weight in unread]
 
 
 def _dense_weights(model: nn.Module, aliases: Mapping[str, str]) -> set[str]:

@@ -71,29 +71,20 @@ def _unread(program: ExportedProgram) -> set[str]:
 def analyse_program(program: ExportedProgram, model: nn.Module, *others: ExportedProgram) -> Analysis:
     """Apply the rules to a graph captured from the model, and to others of the same model, which do not count."""
     findings, aliases = Findings(), _aliases(model)
-    tensors: dict[str, Value] = {}
-    values: dict[Node, Any] = {}
-    _follow(program, model, aliases, findings, tensors, values)
+    _follow(program, model, aliases, findings)
     products = list(findings.products)
     for other in others:
-        _follow(other, model, aliases, findings, tensors, values)
+        _follow(other, model, aliases, findings)
     unread = set.intersection(*(_unread(each) for each in (program, *others)))
     return Analysis(
-        program, findings.units, tensors, aliases, values, findings.readings, products, findings.inputs,
-        findings.norms, frozenset(unread),
+        program, findings.units, findings.tensors, aliases, findings.values, findings.readings, products,
+        findings.inputs, findings.norms, frozenset(unread),
     )  # fmt: skip
 
 
-def _follow(
-    program: ExportedProgram,
-    model: nn.Module,
-    aliases: dict[str, str],
-    findings: Findings,
-    tensors: dict[str, Value],
-    values: dict[Node, Any],
-) -> None:
+def _follow(program: ExportedProgram, model: nn.Module, aliases: dict[str, str], findings: Findings) -> None:
     """Apply the rule of every operation, in order."""
-    named = _named_placeholders(program)
+    named, values = _named_placeholders(program), findings.values
     saved = {aliases.get(name, name) for name in model.state_dict()}
     parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
     inputs = set(program.graph_signature.user_inputs)
@@ -103,14 +94,14 @@ def _follow(
             name = named.get(node.name)
             first = None if name is None else aliases.get(name, name)
             kinds = {"is_input": node.name in inputs, "is_parameter": first in parameters, "is_saved": first in saved}
-            values[node] = _placeholder(node, first, findings.units, tensors, **kinds)
+            values[node] = _placeholder(node, first, findings, **kinds)
             path, _, own = (name or "").rpartition(".")
             if own == "index" and path in choosing:
                 findings.indices[node] = choosing[path].index.cpu().numpy()
         elif node.op == "call_function":
-            values[node] = _apply(node, values, findings)
+            values[node] = _apply(node, findings)
         elif node.op == "output":
-            _pin_outputs(node, values, findings)
+            _pin_outputs(node, findings)
 
 
 def _aliases(model: nn.Module) -> dict[str, str]:
@@ -127,16 +118,10 @@ def _named_placeholders(program: ExportedProgram) -> dict[str, str]:
 
 
 def _placeholder(
-    node: Node,
-    name: str | None,
-    units: Units,
-    tensors: dict[str, Value],
-    *,
-    is_input: bool,
-    is_parameter: bool,
-    is_saved: bool,
+    node: Node, name: str | None, findings: Findings, *, is_input: bool, is_parameter: bool, is_saved: bool
 ) -> Value:
     """A parameter or buffer has units on every dimension, a model input fixed ones behind the batch."""
+    units, tensors = findings.units, findings.tensors
     shape = sizes(node.meta["val"]) if isinstance(node.meta.get("val"), Tensor) else ()
     if name is not None and not is_saved:
         return Value(units.opaque(size, f"buffer {name} is not saved with the model") for size in shape)
@@ -150,7 +135,8 @@ def _placeholder(
     return Value(free(size) for size in shape)
 
 
-def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
+def _apply(node: Node, findings: Findings) -> Any:
+    values = findings.values
     arguments, named = tree_map(lambda a: values.get(a, a) if isinstance(a, Node) else a, (node.args, node.kwargs))
     if node.target is operator.getitem:
         return arguments[0][arguments[1]]
@@ -163,7 +149,9 @@ def _apply(node: Node, values: dict[Node, Any], findings: Findings) -> Any:
     return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result
 
 
-def _pin_outputs(node: Node, values: dict[Node, Any], findings: Findings) -> None:
+def _pin_outputs(node: Node, findings: Findings) -> None:
+    values = findings.values
+
     def pin(argument: Any) -> Any:
         if isinstance(argument, Node) and isinstance(values.get(argument), Value):
             for dim in values[argument]:

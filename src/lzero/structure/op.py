@@ -71,6 +71,8 @@ class Findings:
     """What the rules have found so far."""
 
     units: Units = field(default_factory=Units)
+    tensors: dict[str, Value] = field(default_factory=dict)  # parameters and buffers, by name
+    values: dict[Node, Any] = field(default_factory=dict)  # what every operation gives: a value or several
     readings: list[Reading] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     indices: dict[Node, Ids] = field(default_factory=dict)  # by which layers choose inputs, where they are known

@@ -21,7 +21,8 @@ NONE = -1
 class Dim:
     """One dimension of one tensor: the labels of each position, `[size, arity]`, padded with −1.
 
-    `sources` names the parameter dimensions this one is a view of: where a gate can act on what is read here.
+    `sources` names the parameter dimensions this one is a view or a multiple of: where a gate can act on what is read
+    here.
     """
 
     labels: Ids
