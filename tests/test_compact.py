@@ -272,6 +272,28 @@ def test_constants_of_a_graph_follow_the_batch_after_pickling():
     assert verify(model, again, torch.randint(0, 20, (7, 5))) <= 1e-9
 
 
+class Deep(nn.Module):
+    """A second head with units of its own, which runs in training alone, behind code that insists on a width."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 16), nn.Linear(16, 3)
+        self.second = nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+
+    def forward(self, x):
+        h = self.body(x).tanh().view(-1, 8 * 2)
+        return (self.head(h), self.second(h)) if self.training else self.head(h)
+
+
+def test_a_graph_evaluates_where_training_has_units_of_its_own():
+    model, x = Deep().double().eval(), torch.randn(6, 4).double()
+    sparsify(model, x).log_alpha.data[::2] = -9.0
+    graph = compact(model, fallback="graph")
+    assert isinstance(graph, GraphModule)
+    assert len(graph.body.weight) == 8
+    assert verify(model, graph, x) <= 1e-9
+
+
 def test_a_graph_with_a_norm_that_runs_twice_trains():
     model, x = Twice().double(), torch.randn(4, 4).double()
     sparsify(model, x).log_alpha.data[:3] = -9.0

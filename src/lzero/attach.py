@@ -296,9 +296,9 @@ def base_of(module: nn.Module) -> type[nn.Module]:
 
 def set_base(module: nn.Module, base: type[nn.Module]) -> None:
     """Give a module another class, with the gates it has."""
-    has_gates = base_of(module) is not type(module)
-    names = tuple(module.__dict__["_lzero_factors"]) if has_gates else ()
-    module.__class__ = gated_class(base, names, LOG_ALPHA in module._parameters) if has_gates else base  # type: ignore[arg-type]
+    factors = module.__dict__.get("_lzero_factors")
+    is_root = LOG_ALPHA in module._parameters
+    module.__class__ = base if factors is None else gated_class(base, tuple(factors), is_root)  # type: ignore[arg-type]
 
 
 def _new_gated(base: type[nn.Module], names: tuple[str, ...], is_root: bool) -> nn.Module:

@@ -109,6 +109,42 @@ PINS = {
 }
 
 
+class OverPlaces(nn.Module):
+    """A norm whose statistics, in training, are over what a dense layer makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.norm, self.two = nn.Linear(4, 8), nn.BatchNorm1d(5), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.two(self.norm(self.one(x)).relu())
+
+
+class Pooled(nn.Module):
+    """Places that are weighed by scores: a parameter multiplied them before a layer that adds a bias to each."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix, self.places = nn.Linear(6, 5), nn.Parameter(torch.rand(1, 5, 4))
+        self.one, self.score = nn.Linear(4, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        y = self.one(self.places * self.mix(x).mT)
+        return self.score(y).sigmoid().mT @ y
+
+
+OVER = {
+    "statistics": (OverPlaces, (3, 5, 4), r"one +8 +the mean and variance of this batch are over it, in norm"),
+    "scores": (Pooled, (2, 4, 6), r"places#3 +5 +aten\.matmul\.default multiplies two activations over it"),
+}
+
+
+@pytest.mark.parametrize(("make", "shape", "reason"), OVER.values(), ids=OVER)
+def test_what_is_summed_over_stays(make, shape, reason):
+    with pytest.raises(LzeroError, match=reason):
+        sparsify(make(), torch.randn(shape))
+
+
 @pytest.mark.parametrize(("between", "reason"), PINS.values(), ids=PINS)
 def test_units_that_cannot_be_removed_say_why(between, reason):
     model = Model(between)

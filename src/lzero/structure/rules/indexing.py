@@ -8,10 +8,9 @@ import numpy as np
 from torch.fx import Node
 
 from lzero.structure.op import Op, Value
-from lzero.structure.registry import register_rule
+from lzero.structure.registry import find_rule, register_rule
+from lzero.structure.rules.pointwise import constant
 from lzero.structure.units import NONE, Dim, free
-
-CONSTANT = ("aten.zeros.", "aten.ones.", "aten.full.", "aten.new_zeros.", "aten.new_ones.", "aten.new_full.")
 
 
 def _with(x: Value, dim: int, new: Dim) -> Value:
@@ -130,7 +129,7 @@ def index(op: Op, x: Value, indices: list[Value | None]) -> Value:
 
 
 def _is_constant(node: Node) -> bool:
-    return str(node.target).startswith(CONSTANT)
+    return find_rule(node.target) is constant
 
 
 @register_rule("aten.cat.default", "aten.concat.default", "aten.concatenate.default")

@@ -38,7 +38,7 @@ def scaled(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
     values = [each for each in (x, other) if isinstance(each, Value)]
     weights = [value for value in values if any(dim.sources for dim in value)]
     out = op.broadcast(values)
-    is_divisor = op.name.startswith("aten.div") and bool(weights) and weights[0] is not values[0]
+    is_divisor = op.name.startswith("aten.div") and any(weight is other for weight in weights)
     return out if len(weights) != 1 or is_divisor else _with_sources(out, weights)
 
 

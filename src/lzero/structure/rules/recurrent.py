@@ -57,15 +57,18 @@ def recurrent_cell(
 
 def _width(parameters: Sequence[Value]) -> tuple[Dim, Dim]:
     """The units of a layer, and its states, which are the same or a projection of them."""
-    _, u, *rest = parameters
-    projection = next((parameter for parameter in rest if len(parameter) == 2), None)
-    return u[1] if projection is None else projection[1], u[1]
+    states, projection = parameters[1][1], _projection(parameters)
+    return states if projection is None else projection[1], states
+
+
+def _projection(parameters: Sequence[Value]) -> Value | None:
+    """The third matrix of a layer, if it has one."""
+    return next((parameter for parameter in parameters[2:] if len(parameter) == 2), None)
 
 
 def _step(op: Op, places: Sequence[Dim], given: Dim, units: Dim, states: Dim, parameters: Sequence[Value]) -> None:
     """$W x + U h + b$, in rows one for each unit and inner gate; then the projection, if there is one."""
-    w, u, *rest = parameters
-    projection = next((parameter for parameter in rest if len(parameter) == 2), None)
+    (w, u, *_), projection = parameters, _projection(parameters)
     op.contract(given, w[1])
     op.contract(states.without_sources(), u[1])
     for rows in (parameter[0] for parameter in parameters if parameter is not projection):
