@@ -446,3 +446,48 @@ def test_after_an_interrupt_gates_are_drawn_anew():
         model(torch.randn(3, 4)).sum().backward()
         samples.append(sparsifier.bank.values.detach().clone())
     assert len({tuple(sample.tolist()) for sample in samples}) == 3
+
+
+def test_outside_a_forward_a_layers_own_forward_has_no_gates(lenet):
+    model, x = lenet
+    layer, inputs = model[-1], torch.randn(1, model[-1].in_features)
+    expected = F.linear(inputs, layer._parameters["weight"], layer.bias)
+    torch.testing.assert_close(layer.forward(inputs), expected)
+    model(x)
+    torch.testing.assert_close(layer.forward(inputs), expected)
+
+
+def test_log_alpha_is_never_in_half_precision(lenet):
+    model, _ = lenet
+    model.double().half()
+    assert sparsifier_of(model).log_alpha.dtype == torch.float32
+
+
+class Tied(nn.Module):
+    """Tokens looked up in the table that scores them."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.inner, self.outer = nn.Embedding(11, 8), nn.Linear(8, 16), nn.Linear(16, 8)
+        self.scores = nn.Linear(8, 11, bias=False)
+        self.scores.weight = self.table.weight
+        self.kinds = []
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        self.kinds.append(x.dtype)
+        return self.scores(x + self.outer(self.inner(x).tanh()))
+
+
+@pytest.mark.parametrize("units", ["structure", "weights"])
+def test_under_autocast_only_what_multiplies_is_cast(units):
+    model, tokens = Tied().eval(), torch.randint(11, (3, 5))
+    sparsifier = sparsify(model, tokens, units=units)
+    for each in (model, compact(model), sparsifier.remove()):
+        with torch.autocast("cpu", torch.bfloat16):
+            each(tokens)
+        assert each.kinds[-1] == torch.float32
+
+
+def test_a_tied_weight_is_read_under_any_of_its_names():
+    assert "not used" not in str(sparsify(Tied(), torch.randint(11, (3, 5))).plan())

@@ -203,3 +203,33 @@ def test_code_that_insists_on_sizes_is_refused_before_anything_changes():
     with pytest.raises(LzeroError, match="relies on the old sizes"):
         sparsifier.shrink()
     assert verify(before, model, x) == 0
+
+
+def test_buffers_that_modules_share_stay_shared():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+            self.one, self.other = nn.BatchNorm1d(8), nn.BatchNorm1d(8)
+            self.other.running_mean, self.other.running_var = self.one.running_mean, self.one.running_var
+
+        def forward(self, x):
+            return self.second(self.other(self.one(self.first(x)).tanh()))
+
+    model, x = Twice().eval(), torch.randn(16, 4)
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[:4] = -60.0
+    expected = model(x)
+    assert sparsifier.shrink() == 4
+    assert model.other.running_mean is model.one.running_mean
+    torch.testing.assert_close(model(x), expected)
+
+
+def test_what_was_dense_stays_dense_in_all_counts():
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[:5] = -60.0
+    before, _ = measure(model), sparsifier.shrink()
+    after = measure(model)
+    for one, other in ((after.gates, before.gates), (after.sites[0].units, before.sites[0].units)):
+        assert (one.dense, one.realised) == (other.dense, other.realised) == (8, 3)

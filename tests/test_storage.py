@@ -162,3 +162,46 @@ def test_an_exported_copy_runs_without_lzero(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_modules_that_are_not_there_are_named(tmp_path):
+    class Normed(nn.Module):
+        def __init__(self, norm):
+            super().__init__()
+            self.first, self.norm, self.second = nn.Conv2d(1, 8, 3), norm, nn.Conv2d(8, 2, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.second(x if self.norm is None else self.norm(x))
+
+    model = Normed(nn.GroupNorm(4, 8, affine=False))
+    sparsify(model, torch.randn(2, 1, 8, 8)).log_alpha.data[:2] = -9.0
+    save(compact(model), tmp_path / "a")
+    with pytest.raises(LzeroError, match="another architecture: there is no norm in this model"):
+        load(Normed(None), tmp_path / "a")
+
+
+class Odd(nn.Module):
+    """Parameters that share their memory, and a state beside them that is no tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other, self.last = nn.Linear(4, 8), nn.Linear(4, 8), nn.Linear(8, 2)
+        self.other.weight.data = self.one.weight.data
+
+    def forward(self, x):
+        return self.last((self.one(x) + self.other(x)).tanh())
+
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        assert state == {"version": 1}
+
+
+def test_only_parameters_and_buffers_are_saved(tmp_path):
+    model, x = Odd(), torch.randn(3, 4)
+    sparsify(model, x).log_alpha.data[:4] = -9.0
+    small = compact(model)
+    save(small, tmp_path / "a")
+    assert verify(small, load(Odd(), tmp_path / "a"), x) == 0

@@ -63,6 +63,15 @@ def test_norms_without_weights_run_in_parts(name):
     assert difference(gradients(model, model, x), part) < 1e-9
 
 
+def test_a_model_that_is_a_layer_runs_in_parts():
+    model, x = nn.Linear(6, 3).double(), torch.randn(4, 6).double()
+    sparsifier = sparsify(model, x, inputs=True, keep_rate=0.5)
+    assert [group.name for group in sparsifier.groups] == ["inputs of weight"]
+    part = gradients(model, Subnetwork(sparsifier, round_to=1), x)
+    assert (sparsifier.bank.values == 0).any()
+    assert difference(gradients(model, model, x), part) < 1e-12
+
+
 @pytest.mark.parametrize("name", RUNNABLE)
 def test_a_step_is_the_full_step(name):
     for density in (0.3, 0.6, 0.9):

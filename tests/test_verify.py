@@ -31,3 +31,31 @@ def test_double_precision_decides_where_single_precision_rounds():
         other.linear.weight[0, 0] += 0.01
     with pytest.raises(VerificationError, match="the outputs differ by"):
         verify(one, other, x)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_numbers_that_are_none_are_seen_in_every_output(at):
+    class Several(nn.Module):
+        def __init__(self, *factors):
+            super().__init__()
+            self.factors = factors
+
+        def forward(self, x):
+            return tuple(x * factor for factor in self.factors)
+
+    factors = [1.0, 1.0]
+    factors[at] = float("nan")
+    with pytest.raises(VerificationError, match="differ by inf"):
+        verify(Several(1.0, 1.0), Several(*factors), torch.ones(2))
+
+
+def test_attention_is_compared_without_fused_kernels():
+    class Asking(nn.Module):
+        def forward(self, x):
+            seen.append(torch.backends.mha.get_fastpath_enabled())
+            return x
+
+    seen = []
+    verify(Asking(), Asking(), torch.ones(2))
+    assert seen == [False, False]
+    assert torch.backends.mha.get_fastpath_enabled()

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
-from lzero.tensors import last_product
+from lzero.layers import IndexedLinear
+from lzero.tensors import at_least_single, last_product
 
 LOG_ALPHA = "lzero_log_alpha"
 INDEX = "_lzero_index"
@@ -217,20 +218,27 @@ class Factor:
     dims: dict[int, int]
     elements: int | None = None
 
-    def apply(self, bank: Bank, raw: Tensor) -> Tensor:
+    def apply(self, bank: Bank, raw: Tensor, *, casts: bool = False) -> Tensor:
         """The parameter times its gates."""
         for dim, number in self.dims.items():
             shape = [-1 if k == dim else 1 for k in range(raw.dim())]
-            raw = multiplied(raw, bank.piece(number).view(shape))
+            raw = multiplied(raw, bank.piece(number).view(shape), casts=casts)
         if self.elements is not None:
-            raw = multiplied(raw, bank.piece(self.elements).view(raw.shape))
+            raw = multiplied(raw, bank.piece(self.elements).view(raw.shape), casts=casts)
         return raw
 
 
-def multiplied(raw: Tensor, gates: Tensor) -> Tensor:
-    """A parameter times its gates; under autocast already in the type it will be cast to, which saves two passes."""
+# Layers that do nothing with their weight but multiply by it, which autocast does in half precision.
+MULTIPLYING = frozenset(
+    layer.forward
+    for layer in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, IndexedLinear)
+)
+
+
+def multiplied(raw: Tensor, gates: Tensor, *, casts: bool) -> Tensor:
+    """A parameter times its gates; where autocast will cast it anyway, in that type at once, which saves two passes."""
     device = raw.device.type
-    if torch.is_autocast_enabled(device) and not torch.compiler.is_compiling() and raw.dtype == torch.float32:
+    if casts and torch.is_autocast_enabled(device) and not torch.compiler.is_compiling() and raw.dtype == torch.float32:
         product: Tensor = _MultiplyAndCast.apply(raw, gates, torch.get_autocast_dtype(device))  # type: ignore[no-untyped-call]
         return product
     return raw * gates.to(raw.dtype)
@@ -257,7 +265,7 @@ def gated(module: nn.Module, name: str) -> Tensor:
     factor: Factor = module.__dict__["_lzero_factors"][name]
     raw = module._parameters[name]
     assert raw is not None  # noqa: S101 (only parameters that exist have gates)
-    return factor.apply(bank, raw) if bank.is_read() else raw
+    return factor.apply(bank, raw, casts=base_of(module).forward in MULTIPLYING) if bank.is_read() else raw
 
 
 @cache
@@ -273,8 +281,7 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
         before = self._parameters[LOG_ALPHA].data
         super(made, self)._apply(fn, recurse)
         log_alpha = self._parameters[LOG_ALPHA]
-        if log_alpha.dtype.itemsize < before.dtype.itemsize == 4:  # steps of log α are lost in half precision
-            log_alpha.data = before.to(log_alpha.device)
+        log_alpha.data = at_least_single(log_alpha.data, before)
         return self
 
     members: dict[str, Any] = {name: property(partial(gated, name=name)) for name in names}
@@ -310,6 +317,7 @@ def _linear_forward(self: Any, input: Tensor) -> Tensor:  # noqa: A002 (as torch
     """A dense layer with gates: they multiply whichever is smaller, the weight or the input."""
     factor: Factor = self._lzero_factors["weight"]
     raw = self._parameters["weight"]
-    if set(factor.dims) == {1} and factor.elements is None and input.numel() < raw.numel():
+    columns_alone = set(factor.dims) == {1} and factor.elements is None
+    if columns_alone and input.numel() < raw.numel() and self._lzero_bank.is_read():
         return F.linear(input * self._lzero_bank.piece(factor.dims[1]).to(input.dtype), raw, self.bias)
     return F.linear(input, self.weight, self.bias)

@@ -16,6 +16,7 @@ from lzero.patch import patch_attributes
 from lzero.proof import Proof, changed_attributes, folded, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.surgery import cut_model
+from lzero.tensors import saved_tensors
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -46,8 +47,7 @@ class History:
     @classmethod
     def of(cls, model: nn.Module, structure: Structure) -> History:
         """That of a model which is about to get gates, and may have been cut before."""
-        plan, first = plan_of(model), structure.aliases
-        shapes = {name: list(t.shape) for name, t in model.state_dict().items() if first.get(name, name) == name}
+        plan, shapes = plan_of(model), {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
         known = plan.get("sites", {})
         sites = {
             site.name: known[site.name] if len(known.get(site.name, ())) == site.size else list(range(site.size))
@@ -57,8 +57,8 @@ class History:
 
     def is_of(self, model: nn.Module) -> bool:
         """Whether this model is smaller than the dense one."""
-        shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-        return any(shapes[name] != shape for name, shape in self.dense.items())
+        shapes = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
+        return any(shapes.get(name) != shape for name, shape in self.dense.items())
 
     def after(self, sparsifier: Sparsifier, decision: Decision, small: nn.Module) -> History:
         """The history with one more cut."""

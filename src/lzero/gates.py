@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
 from lzero.laws import Estimator, HardConcrete
+from lzero.tensors import at_least_single
 
 DEFAULT_KEEP_RATE = 0.95  # gates must start mostly open, or units close before the network has learned anything
 INIT_STD = 0.01  # breaks ties between units; the papers' value
@@ -103,12 +104,7 @@ class Gate(nn.Module):
         self._noise = {}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        def in_full_precision(tensor: Tensor) -> Tensor:
-            moved = fn(tensor)
-            half = moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize
-            return tensor.to(moved.device, torch.float32) if half else moved
-
-        super()._apply(in_full_precision, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(lambda tensor: at_least_single(fn(tensor), tensor), recurse)  # type: ignore[no-untyped-call]
         return self
 
     def __getstate__(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:
 
 def inputs_of(weight: str) -> str:
     """What the gates on a dense layer's inputs are called, by the name of its weight."""
-    return f"inputs of {weight.rpartition('.')[0]}"
+    return f"inputs of {weight.rpartition('.')[0] or weight}"
 
 
 def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:

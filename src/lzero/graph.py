@@ -14,9 +14,8 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from lzero.errors import LzeroError
 from lzero.structure.analysis import analyse_program
 from lzero.structure.capture import capture
-from lzero.structure.frozen import Numbering
+from lzero.structure.frozen import Numbering, same_sites
 from lzero.structure.rewrite import Scaled, rewritten
-from lzero.structure.sites import find_sites
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
@@ -56,11 +55,7 @@ class ModesDifferError(LzeroError):
 
 def units_in(analysis: Analysis, structure: Structure) -> Numbering:
     """The units of dimensions of a new analysis of the same model, by their numbers in the structure."""
-    names = {site.name for site in structure.sites}
-    sites = [site for site in find_sites(analysis)[0] if site.name in names]
-    if [(site.name, site.size) for site in sites] != [(site.name, site.size) for site in structure.sites]:
-        raise LzeroError("the model's graph has changed since it was sparsified")
-    return Numbering(analysis, sites)
+    return Numbering(analysis, same_sites(analysis, structure))
 
 
 def alive_in(analysis: Analysis, structure: Structure, decision: Decision) -> Alive:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import decide
@@ -15,8 +16,7 @@ from lzero.proof import plain_copy
 from lzero.sparsifier import Sparsifier
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
-from lzero.structure.frozen import freeze
-from lzero.structure.sites import find_sites
+from lzero.structure.frozen import freeze, same_sites
 
 if TYPE_CHECKING:
     from torch import nn
@@ -114,9 +114,9 @@ def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement
     sites = []
     for site, params, macs in zip(structure.sites, per_site("params"), per_site("macs"), strict=True):
         span = structure.span(site)
-        units = Count(site.size, float(expected[span].sum()), int(alive[span].sum()))
+        units = Count(sparsifier.dense_units[site.name], float(expected[span].sum()), int(alive[span].sum()))
         sites.append(SiteCount(site.name, units, params, macs))
-    gates = Count(len(probability), float(probability.sum()), int(is_open.sum()))
+    gates = Count(sparsifier.dense_gates, float(probability.sum()), int(is_open.sum()))
     l0 = Count(
         int(sum(sparsifier.dense_l0.values())), float((weights * probability).sum()), int((weights * is_open).sum())
     )
@@ -125,10 +125,11 @@ def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement
 
 def _structure_for(sparsifier: Sparsifier, inputs: Inputs) -> Structure:
     """The same units for inputs of another size."""
-    shapes = [getattr(x, "shape", None) for x in as_tuple(inputs)]
-    if shapes == [getattr(x, "shape", None) for x in sparsifier.example_inputs]:
+    if _shapes(as_tuple(inputs)) == _shapes(sparsifier.example_inputs):
         return sparsifier.structure
     analysis = analyse(plain_copy(sparsifier), inputs)
-    names = {site.name for site in sparsifier.structure.sites}
-    sites, pinned = find_sites(analysis)
-    return freeze(analysis, [site for site in sites if site.name in names], pinned)
+    return freeze(analysis, same_sites(analysis, sparsifier.structure), [])
+
+
+def _shapes(inputs: tuple[Any, ...]) -> list[torch.Size]:
+    return [leaf.shape for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]

@@ -9,8 +9,6 @@ unit that stays is open; it must be exact there too, and in training where that 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.attach import LOG_ALPHA, gated
 from lzero.decision import Decision
-from lzero.structure.capture import in_mode, keeping_attributes
+from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate
 from lzero.verify import TOLERANCE, verify
@@ -189,18 +187,6 @@ def _are_close(some: list[Tensor], others: list[Tensor]) -> bool:
         torch.allclose(a, b, rtol=0, atol=TOLERANCE[torch.float32] * scale, equal_nan=True)
         for a, b, scale in zip(some, others, scales, strict=True)
     )
-
-
-@contextmanager
-def keeping_buffers(model: nn.Module) -> Iterator[None]:
-    """What a forward in training leaves on modules, as BatchNorm's averages, is undone after the block."""
-    numbers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with keeping_attributes(model):
-        try:
-            yield
-        finally:
-            for buffer, number in numbers:
-                buffer.copy_(number)
 
 
 def plain_copy(sparsifier: Sparsifier) -> nn.Module:

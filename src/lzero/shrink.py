@@ -78,17 +78,19 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
 
 def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequence[Optimizer]) -> None:
     """Cut every parameter with its gradient and optimizer state, every buffer, and the gates themselves."""
-    structure, seen = sparsifier.structure, set[int]()
+    structure, done, buffers = sparsifier.structure, set[int](), dict[int, Tensor]()
     for path, module in sparsifier.model.named_modules():
         for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             first = structure.aliases.get(f"{path}.{name}" if path else name)
-            if first not in structure.tensors or id(tensor) in seen:
+            if first not in structure.tensors:
                 continue
-            seen.add(id(tensor))
-            if isinstance(tensor, nn.Parameter):
+            if not isinstance(tensor, nn.Parameter):  # a new tensor, for all modules that share the old one
+                if id(tensor) not in buffers:
+                    buffers[id(tensor)] = cut(tensor, structure, decision, first)
+                module._buffers[name] = buffers[id(tensor)]
+            elif id(tensor) not in done:
+                done.add(id(tensor))
                 _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizers)
-            else:
-                module._buffers[name] = cut(tensor, structure, decision, first)
     choose_inputs(sparsifier.model, structure, decision)
     make_slim(sparsifier.model)
     kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)

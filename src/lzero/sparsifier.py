@@ -50,15 +50,25 @@ class Sparsifier:
         self.history = History.of(model, structure)
         self.l0_weights = l0_weights(self)
         self.dense_l0 = {group.name: float(self.l0_weights[group.span].sum()) for group in groups}
+        self.dense_gates, self.dense_units = self.num_gates, {site.name: site.size for site in structure.sites}
         self.costs = self.dense = Costs(self)
         self._attached: Attachment | None = None
+
+    @property
+    def num_gates(self) -> int:
+        """How many gates there are now."""
+        return self.groups[-1].stop
+
+    @property
+    def gates_units(self) -> bool:
+        """Whether units have gates, and not their weights or columns alone."""
+        return any(group.site for group in self.groups)
 
     @property
     def gate_of_unit(self) -> Ids:
         """The gate of each unit; where units have none, one past the last gate."""
         units = self.structure.num_units
-        gated = any(group.site for group in self.groups)
-        return np.arange(units) if gated else np.full(units, max(group.stop for group in self.groups))
+        return np.arange(units) if self.gates_units else np.full(units, self.num_gates)
 
     @property
     def log_alpha(self) -> nn.Parameter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import torch
@@ -78,18 +79,19 @@ def sparsify(
     positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
-    matrices = _dense_weights(model, analysis.aliases) & analysis.used_once()
-    columns = {inputs_of(weight): weight for weight in sorted(matrices)} if units == "paper" or inputs else {}
-    chosen = choose([*(site.name for site in sites), *columns], include, exclude)
-    kept = [site for site in sites if site.name in chosen]
-    pinned += [Pinned(s.name, s.size, LEFT_OUT, s.consumers) for s in sites if s.name not in chosen]
     pinned += _not_reached(model, analysis)
-    structure = freeze(analysis, kept, pinned)
-    groups = unit_groups(kept) if units != "weights" else []
-    wanted = {weight for name, weight in columns.items() if name in chosen}
-    groups += column_groups(structure, pinned, wanted, structure.num_units)
     if units == "weights":
-        groups += element_groups(structure, _weight_names(model, structure, include, exclude), 0)
+        structure = freeze(analysis, [site for site in sites if not fnmatchcase(site.name, INNER)], pinned)
+        groups = element_groups(structure, _chosen_weights(model, structure, include, exclude), 0)
+    else:
+        matrices = _dense_weights(model, analysis) if units == "paper" or inputs else set()
+        columns = {inputs_of(weight): weight for weight in sorted(matrices)}
+        chosen = choose([*(site.name for site in sites), *columns], include, exclude)
+        kept = [site for site in sites if site.name in chosen]
+        pinned += [Pinned(s.name, s.size, LEFT_OUT, s.consumers) for s in sites if s.name not in chosen]
+        structure = freeze(analysis, kept, pinned)
+        wanted = {weight for name, weight in columns.items() if name in chosen}
+        groups = [*unit_groups(kept), *column_groups(structure, pinned, wanted, structure.num_units)]
     if not groups:
         advice = PLAIN_FIRST if any(map(is_parametrized, model.modules())) else ""
         raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
@@ -121,19 +123,21 @@ def _not_reached(model: nn.Module, analysis: Analysis) -> list[Pinned]:
     return [Pinned(name.rpartition(".")[0] or name, len(weight), reason, ()) for name, weight in unread]
 
 
-def _dense_weights(model: nn.Module, aliases: Mapping[str, str]) -> set[str]:
+def _dense_weights(model: nn.Module, analysis: Analysis) -> set[str]:
     """The weights of dense layers used once: those that can be made to choose their inputs."""
     layers = [path for path, module in model.named_modules() if type(module) in (nn.Linear, IndexedLinear)]
     names = {f"{path}.weight" if path else "weight" for path in layers}
-    shared = [name for alias, name in aliases.items() if alias != name]
-    return {name for name in names if aliases.get(name) == name and name not in shared}
+    shared = [name for alias, name in analysis.aliases.items() if alias != name]
+    alone = {name for name in names if analysis.aliases.get(name) == name and name not in shared}
+    return alone & analysis.used_once()
 
 
-def _weight_names(model: nn.Module, structure: Structure, include: Globs, exclude: Globs) -> list[str]:
+def _chosen_weights(model: nn.Module, structure: Structure, include: Globs, exclude: Globs) -> list[str]:
+    """The parameters whose elements get gates."""
     parameters = {name for name, _ in model.named_parameters()}
     names = [name for name, dims in structure.tensors.items() if name in parameters and len(dims) >= 2]
-    chosen = choose([name.rpartition(".")[0] for name in names], include, exclude)
-    return [name for name in names if name.rpartition(".")[0] in chosen]
+    chosen = choose(names, include, exclude)
+    return [name for name in names if name in chosen]
 
 
 def _initial(

@@ -21,6 +21,7 @@ from lzero.cutting import PLAN, plan_of
 from lzero.errors import ArgumentError, LzeroError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
+from lzero.tensors import saved_tensors
 
 VERSION = 1
 KEY = "lzero"
@@ -43,7 +44,7 @@ def save(model: nn.Module, path: str | Path) -> None:
         raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
     if isinstance(model, GraphModule):
         raise UnsupportedError("a graph is not cut from a dense model; write it with torch.export.save")
-    tensors = _tensors(model)
+    tensors = {name: tensor.contiguous().clone() for name, tensor in saved_tensors(model).items()}
     plan = plan_of(model) or _trivial_plan(model)
     plan |= {"version": VERSION, "class": type(model).__name__}
     plan["checksum"] = _checksum(tensors, plan)
@@ -87,19 +88,8 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
     return model
 
 
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers, each shared one once."""
-    state = model.state_dict(keep_vars=True)
-    first: dict[object, str] = {}
-    for name, tensor in state.items():
-        memory = id(tensor) if tensor.is_meta else tensor.data_ptr()
-        whole = (memory, tensor.shape, tensor.stride(), tensor.dtype)
-        first.setdefault(whole if tensor.numel() else name, name)
-    return {name: state[name].detach().contiguous().clone() for name in first.values()}
-
-
 def _trivial_plan(model: nn.Module) -> dict[str, Any]:
-    return {"sites": {}, "attributes": {}, "dense": {name: list(t.shape) for name, t in _tensors(model).items()}}
+    return {"sites": {}, "attributes": {}, "dense": {name: list(t.shape) for name, t in saved_tensors(model).items()}}
 
 
 def _checksum(tensors: dict[str, Tensor], plan: dict[str, Any]) -> str:
@@ -138,7 +128,7 @@ def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[st
     """Refuse a model that is not the dense one the file was made from."""
     if "_lzero_sparsifier" in model.__dict__:
         raise ArgumentError.about("model", expected="a freshly made dense model", got="one with gates")
-    have = {name: list(tensor.shape) for name, tensor in _tensors(model).items()}
+    have = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
     if have != plan["dense"]:
         name = next(n for n in [*plan["dense"], *have] if have.get(n) != plan["dense"].get(n))
         expected, got = plan["dense"].get(name, "nothing"), have.get(name, "nothing")
@@ -151,8 +141,11 @@ def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[st
         raise FileError(
             f"{path}: made from another architecture: {', '.join(sorted(unknown ^ set(have) - set(tensors)))}"
         )
+    modules = dict(model.named_modules())
     for module_path, values in plan["attributes"].items():
-        known = vars(model.get_submodule(module_path))
+        if module_path not in modules:
+            raise FileError(f"{path}: made from another architecture: there is no {module_path} in this model")
+        known = vars(modules[module_path])
         for name, value in values.items():
             if type(known.get(name)) is not int or type(value) is not int:
                 raise FileError(f"{path}: made from another architecture: {module_path}.{name} is no whole number here")

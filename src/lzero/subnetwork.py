@@ -86,7 +86,7 @@ class Subnetwork:
             self._layout.swapped(decision, gates.device) as kept,
             sparsifier.bank.narrowed(kept),
         ):
-            return forward(*args, **kwargs)
+            return sparsifier.model.forward(*args, **kwargs)  # which reads some of its inputs where it is a layer
 
     def relative_time(self, *inputs: Any, repeats: int = 5) -> float:
         """How long a forward of the model and its backward take, relative to those of the full one; below 1 it pays.

@@ -19,7 +19,7 @@ from lzero.surgery import SIZES, adapt, chosen_inputs
 from lzero.wiring import gate_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lzero.decision import Decision
     from lzero.sparsifier import Sparsifier
@@ -167,11 +167,12 @@ class Layout:
         if isinstance(module, IndexedLinear):
             undo.enter_context(replaced(cast("dict[str, Any]", module._buffers), "index", index))
         else:
-            undo.callback(module.register_forward_pre_hook(partial(_inputs_at, index)).remove)
+            undo.enter_context(replaced(vars(module), "forward", partial(_reading, index, module.forward)))
 
 
-def _inputs_at(index: Tensor, _: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return (args[0].index_select(-1, index), *args[1:])
+def _reading(index: Tensor, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:  # noqa: A002 (torch's name)
+    """A dense layer's forward over some of its inputs."""
+    return forward(input.index_select(-1, index))
 
 
 def _laid_out_as(raw: Tensor, part: Tensor) -> Tensor:

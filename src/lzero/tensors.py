@@ -7,10 +7,28 @@ from functools import reduce
 from operator import mul
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 AnyT = TypeVar("AnyT")
+
+
+def at_least_single(moved: Tensor, before: Tensor) -> Tensor:
+    """What `Module.to` made of a tensor, but never in half precision, in which the steps of log α are lost."""
+    is_half = moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize
+    return before.to(moved.device, torch.float32) if is_half else moved
+
+
+def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and the buffers that are saved with them, by name; each that is shared under its first name."""
+    own = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    own |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
+    state = {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if name in own}
+    first: dict[int, str] = {}
+    for name, tensor in state.items():
+        first.setdefault(id(tensor), name)
+    return {name: state[name].detach() for name in first.values()}
 
 
 def last_product(x: Tensor) -> Tensor:

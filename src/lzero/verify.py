@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
     """The largest relative difference between the outputs of two models in evaluation; raises above the tolerance.
 
     Relative to the largest output: $\\max|y - y'| / \\max|y|$. A gated model is compared with what `compact` made of it
-    with its gates as they were moved for the budget, if there was one.
+    with its gates as they were moved for the budget, if there was one; a file does not keep those.
 
     >>> verify(nn.Linear(2, 2), nn.Linear(2, 2), torch.ones(1, 2))
     Traceback (most recent call last):
@@ -47,7 +47,12 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
 
 def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, set[torch.dtype]]:
     """The largest difference between the outputs, and their types."""
-    with evaluating(model), evaluating(small), keeping_attributes(model), keeping_attributes(small), torch.no_grad():
+    with ExitStack() as modes:
+        for each in (model, small):
+            modes.enter_context(evaluating(each))
+            modes.enter_context(keeping_attributes(each))
+        modes.enter_context(_no_fused_attention())
+        modes.enter_context(torch.no_grad())
         expected, got = (_tensors(_seeded(each, inputs)) for each in (model, small))
     if [t.shape for t in expected] != [t.shape for t in got]:
         shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
@@ -61,6 +66,17 @@ def _double(value: Any) -> Any:
     if isinstance(value, nn.Module):
         return duplicate(value, value).double()
     return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+@contextmanager
+def _no_fused_attention() -> Iterator[None]:
+    """Attention as in training: fused kernels for evaluation round to single precision on a GPU, whatever the type."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager
@@ -94,6 +110,8 @@ def _difference(expected: Tensor, got: Tensor) -> float:
     if not torch.equal(expected[~finite], got[~finite]):  # infinities, such as masked logits, must be the same ones
         return float("inf")
     expected, got = expected[finite], got[finite]
+    if not got.isfinite().all():
+        return float("inf")
     if not expected.is_floating_point() or not expected.numel():
         return 0.0 if torch.equal(expected, got) else float("inf")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)

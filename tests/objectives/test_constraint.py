@@ -375,3 +375,19 @@ def test_budgets_in_parameters_need_units_to_remove():
     sparsifier = gated("MLP", units="weights")
     with pytest.raises(ArgumentError, match='cost: expected "l0" for gates on single weights'):
         Constraint(sparsifier, 0.5, "params")
+
+
+@pytest.mark.parametrize("make", [lambda s: Constraint(s, 0.3), lambda s: Penalty(s, 0.1)])
+def test_after_numbers_that_were_none_the_last_state_goes_on(sparsifier, make):
+    objective = make(sparsifier)
+    objective()
+    objective.step(1.0)
+    good = copy.deepcopy(objective.state_dict())
+    objective()
+    with pytest.raises(NotFiniteError):
+        objective.step(float("nan"))
+    objective.load_state_dict(good)
+    assert objective.record.task_loss is None
+    objective()
+    objective.step(1.0)
+    assert objective.steps == 2

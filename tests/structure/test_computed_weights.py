@@ -60,6 +60,15 @@ def test_units_are_read_through_a_computed_weight(reader, training):
     torch.testing.assert_close(model(x), expected)
 
 
+def test_a_weight_times_what_is_made_of_it_cannot_be_gated():
+    class Signs(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight / self.weight.abs(), self.bias)
+
+    with pytest.raises(LzeroError, match="multiplies two activations over it"):
+        lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), Signs(8, 2)), torch.randn(3, 4))
+
+
 @pytest.mark.parametrize("norm", [weight_norm, partial(weight_norm, dim=None), spectral_norm])
 def test_norms_of_weights_are_refused_with_the_way_out(norm):
     model = nn.Sequential(norm(nn.Conv2d(3, 8, 4)), nn.ReLU(), norm(nn.Conv2d(8, 4, 4)))

@@ -59,6 +59,19 @@ def test_units_are_removed_through_einsum(case):
     assert lzero.measure(model, x).macs.realised == macs(small, x)
 
 
+def test_what_einsum_stretches_stays():
+    class Stretching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.weight = nn.Linear(4, 1), nn.Parameter(torch.randn(2, 8))
+
+        def forward(self, x):
+            return torch.einsum("bi,oi->bo", self.first(x), self.weight)
+
+    with pytest.raises(lzero.LzeroError, match="einsum stretches its only unit"):
+        lzero.sparsify(Stretching(), torch.randn(3, 4))
+
+
 @pytest.mark.parametrize("case", COUNTED)
 def test_what_is_not_followed_stays_and_the_plan_says_so(case):
     model, x = Between(*COUNTED[case]), torch.randn(2, 5, 6)

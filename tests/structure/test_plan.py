@@ -1,5 +1,7 @@
 """What can be removed, what cannot and why; and how a user chooses or teaches."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -294,3 +296,64 @@ def test_flattened_images_have_one_gate_for_each_pixel():
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10))
     sparsifier = sparsify(model, torch.randn(2, 1, 28, 28), units="paper")
     assert [(group.name, group.stop - group.start) for group in sparsifier.groups] == [("1", 300), ("inputs of 1", 784)]
+
+
+def test_weights_are_chosen_by_the_names_that_the_plan_shows():
+    model, x = build("MLP")
+    names = [name for name, _, _ in sparsify(copy.deepcopy(model), x, units="weights").plan().removable]
+    chosen = sparsify(model, x, units="weights", include=names[0])
+    assert [group.name for group in chosen.groups] == names[:1]
+
+
+def test_inputs_in_containers_are_told_apart_by_their_sizes():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 2, 3)
+
+        def forward(self, named):
+            return self.second(self.first(named["x"]).tanh())
+
+    model, large = Named(), ({"x": torch.randn(1, 1, 32, 32)},)
+    expected = measure(model, large).macs.dense
+    sparsify(model, ({"x": torch.randn(1, 1, 8, 8)},))
+    assert measure(model, large).macs.dense == expected
+
+
+def test_inputs_that_lead_elsewhere_are_refused():
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.third = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 2, 3)
+
+        def forward(self, x):
+            x = self.first(x).tanh()
+            return self.third(self.second(x).tanh() if x.shape[-1] > 8 else x)
+
+    model = Branching()
+    sparsify(model, torch.randn(1, 1, 12, 12))
+    with pytest.raises(LzeroError, match="with these inputs the model runs other operations"):
+        measure(model, torch.randn(1, 1, 8, 8))
+
+
+def test_statistics_stay_where_training_cannot_be_captured():
+    class Deciding(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.second = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)
+            self.aside = nn.Linear(8, 2)
+
+        def forward(self, x):
+            x = self.norm(self.first(x)).tanh()
+            return self.second(x) + (self.aside(x) if self.training and x.sum() > -1e9 else 0)
+
+    model = Deciding()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    sparsify(model, torch.randn(16, 4))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers() if name in before)
+
+
+def test_torch_says_nothing_beside_an_error_of_ours(capfd):
+    with pytest.raises(LzeroError, match="does not run with these example inputs"):
+        sparsify(nn.Linear(6, 3), torch.randn(1, 5))
+    assert capfd.readouterr() == ("", "")

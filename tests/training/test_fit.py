@@ -10,6 +10,8 @@ import time
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 import lzero
@@ -33,6 +35,7 @@ KINDS = {
     "inputs, rounded": [*CLOSING, "gates.units=paper", "training.average=0.9", "shrink.round_to=4"],
     "augmented": ['data.augment=["crop", "flip", "cutout"]', "data.cutout_size=2", "data.crop_pad=1"],
     "plain": ["gates.units=none", "objective.kind=none"],
+    "without momentum": ["optimizer.kind=sgd", "optimizer.momentum=0", "optimizer.lr=0.05"],
     "frozen": [*CLOSING, "shrink.freeze_after=0.5"],
     "frozen, averaged": ["shrink.freeze_after=0.5", "training.average=0.9"],
     "channels last": [*CLOSING, "training.channels_last=true", "optimizer.kind=sgd", "optimizer.lr=0.05"],
@@ -102,6 +105,27 @@ def test_an_interrupted_run_is_bitwise_the_one_that_was_not(kind, few, tmp_path)
     assert all(torch.equal(one[name], other[name]) for name in one)
     if kind.startswith("shrinking"):
         assert sum(row["removed"] for row in numbers(tmp_path / "whole")[:2]) > 0  # a shrunken model was resumed
+
+
+def stop_after(steps):
+    left = iter(range(steps - 1, -1, -1))
+    return lambda: next(left) == 0
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+@pytest.mark.parametrize("step", [8, 10, 13])  # with gates, as they are folded in, and after
+def test_a_run_that_began_with_a_compacted_network_goes_on(step, few, tmp_path):
+    small = fit(recipes.load("digits", [*SHORT, "training.epochs=1"]), dataset=few, accelerator="cpu")
+    lzero.save(small.model, tmp_path / "small")
+    assert small.compacted.macs < small.dense.macs
+    changes = [*SHORT, *KINDS["frozen"], f'model.init="{tmp_path / "small"}"']
+    recipe, run = recipes.load("digits", changes), {"dataset": few, "accelerator": "cpu"}
+    whole = fit(recipe, tmp_path / "whole", **run)
+    with pytest.raises(KeyboardInterrupt):
+        fit(recipe, tmp_path / "parts", should_stop=stop_after(step), **run)
+    parts = fit(recipe, tmp_path / "parts", resume=True, **run)
+    assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
+    assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(parts).items())
 
 
 def test_averages_of_a_resumed_run_lie_in_memory_as_its_weights(few, tmp_path):
@@ -273,12 +297,29 @@ def test_a_folder_holds_one_run_and_one_process(few, tmp_path):
     fit(recipe, tmp_path, dataset=few)
     with pytest.raises(RunFolderError, match="there is a run already; go on with --resume"):
         fit(recipe, tmp_path, dataset=few)
+    epochs = []
+    with pytest.raises(RunFolderError, match="there is a run already"):
+        fit(recipe, tmp_path, dataset=few, compare=True, on_epoch=epochs.append)
+    assert not epochs  # and not only after the dense network has been trained
     fit(recipe, tmp_path, dataset=few, overwrite=True)
     assert len(numbers(tmp_path)) == 1
     with pytest.raises(RunFolderError, match="was started with other settings"):
         fit(recipes.load("digits", ["training.epochs=2"]), tmp_path, dataset=few, resume=True)
     with RunFolder(tmp_path).opened(recipe, resume=True), pytest.raises(RunFolderError, match="another process"):
         fit(recipe, tmp_path, dataset=few, resume=True)
+
+
+def test_a_checkpoint_that_lost_a_part_of_its_optimizer_is_refused(few, tmp_path):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    fit(recipe, tmp_path, dataset=few, accelerator="cpu")
+    run = RunFolder(tmp_path)
+    with safe_open(run.checkpoint, framework="pt") as file:
+        metadata = file.metadata()
+        left = [name for name in file.keys() if not name.startswith("optimizer0.1.")]  # noqa: SIM118 (no mapping)
+        tensors = {name: file.get_tensor(name) for name in left}
+    save_file(tensors, run.checkpoint, metadata=metadata)
+    with pytest.raises(checkpoint.CheckpointError, match="with a state; the file has that of"):
+        checkpoint.restore(build(recipe, few, accelerator="cpu"), run.checkpoint, run.config.read_text())
 
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "text", "other model", "other version"])

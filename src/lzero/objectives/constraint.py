@@ -83,6 +83,7 @@ class Constraint(Objective):
         targets = torch.tensor(shares, device=sparsifier.log_alpha.device)
         self.register_buffer("shares", targets, persistent=False)  # an argument, not what training finds
         self._last: tuple[Tensor, Tensor, Tensor] | None = None  # term, expected shares, violation
+        self._shown: tuple[Tensor, Tensor, Tensor] | None = None  # the same for the record, as of the last step
 
     @property
     def multiplier(self) -> Tensor:
@@ -135,8 +136,6 @@ class Constraint(Objective):
         realised = self._meter.shares(self.open_gates())
         names = tuple(f"{b.cost} of {b.name}" if b.groups else b.cost for b in self.budgets)
         return Record(self.steps, names, term, expected, realised, violation, self.multiplier.clone(), self._task_loss)
-
-    _shown: tuple[Tensor, Tensor, Tensor] | None = None
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -186,4 +186,5 @@ class Objective(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         """The counterpart, for `load_state_dict`."""
         self.steps = int(state)
+        self._task_loss = self._term = self._finite = None  # of a step that is not the last one any more
         self._follow_schedule()

@@ -51,21 +51,22 @@ class Analysis:
 
 def analyse(model: nn.Module, example_inputs: Inputs) -> Analysis:
     """Capture the model and apply the rules; also as it trains, where it reads more parameters then."""
-    program = capture(model, example_inputs)
-    unread = _unread(program)
+    program, aliases = capture(model, example_inputs), _aliases(model)
+    unread = _unread(program, aliases)
     if not unread:
         return analyse_program(program, model)
     try:
         training = capture(model, example_inputs, training=True)
     except LzeroError:  # what cannot be captured cannot be followed; a cut is proven in training too
         return analyse_program(program, model)
-    more = [] if unread == _unread(training) else [training]
+    more = [] if unread == _unread(training, aliases) else [training]
     return analyse_program(program, model, *more)
 
 
-def _unread(program: ExportedProgram) -> set[str]:
-    """The parameters that no operation reads."""
-    return {name for node, name in parameter_nodes(program).items() if not node.users}
+def _unread(program: ExportedProgram, aliases: dict[str, str]) -> set[str]:
+    """The parameters that no operation reads, under any of their names."""
+    named = {node: aliases.get(name, name) for node, name in parameter_nodes(program).items()}
+    return set(named.values()) - {name for node, name in named.items() if node.users}
 
 
 def analyse_program(program: ExportedProgram, model: nn.Module, *others: ExportedProgram) -> Analysis:
@@ -75,7 +76,7 @@ def analyse_program(program: ExportedProgram, model: nn.Module, *others: Exporte
     products = list(findings.products)
     for other in others:
         _follow(other, model, aliases, findings)
-    unread = set.intersection(*(_unread(each) for each in (program, *others)))
+    unread = set.intersection(*(_unread(each, aliases) for each in (program, *others)))
     return Analysis(
         program, findings.units, findings.tensors, aliases, findings.values, findings.readings, products,
         findings.inputs, findings.norms, frozenset(unread),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import warnings
 from collections import OrderedDict
@@ -55,12 +56,24 @@ def capture(
     ):
         warnings.filterwarnings("ignore", _assigned_by_torch(model))
         try:
-            program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
+            with _silent():
+                program = torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
         except Exception as error:
             raise LzeroError(_why_not_captured(model, inputs, error)) from error
     unused = _unused_with_parameters(program)
     program.graph.eliminate_dead_code(lambda node: node.is_impure() or node in unused)
     return program
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what torch logs where it cannot follow a model: pages of its own frames before an error that says it."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _unused_with_parameters(program: ExportedProgram) -> set[Node]:
@@ -92,7 +105,7 @@ def _assigned_by_torch(model: nn.Module) -> str:
 def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exception) -> str:
     name = type(model).__name__
     try:
-        with torch.random.fork_rng():
+        with keeping_buffers(model), torch.random.fork_rng():
             model(*inputs)
     except Exception as own:  # whatever the model's code raises
         return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
@@ -140,6 +153,18 @@ def keeping_attributes(model: nn.Module) -> Iterator[None]:
         for place, contents in before:
             place.clear()
             place.extend(contents) if isinstance(place, list) else place.update(contents)
+
+
+@contextmanager
+def keeping_buffers(model: nn.Module) -> Iterator[None]:
+    """What a forward in training leaves on modules, as BatchNorm's averages, is undone after the block."""
+    numbers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    with keeping_attributes(model):
+        try:
+            yield
+        finally:
+            for buffer, number in numbers:
+                buffer.copy_(number)
 
 
 def module_path(node: Node) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lzero.structure.sites import Slice
+from lzero.errors import LzeroError
+from lzero.structure.sites import Slice, find_sites
 from lzero.structure.units import NONE, Dim, Ids
 
 if TYPE_CHECKING:
@@ -100,6 +101,15 @@ def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Struc
         {Slice(analysis.aliases[name], 1): of(dim) for name, dim in analysis.inputs.items()},
         {path: of(dim) for path, dim in analysis.norms.items()},
     )
+
+
+def same_sites(analysis: Analysis, structure: Structure) -> list[Site]:
+    """The sites of a structure in another analysis of its model."""
+    names = {site.name for site in structure.sites}
+    sites = [site for site in find_sites(analysis)[0] if site.name in names]
+    if [(site.name, site.size) for site in sites] != [(site.name, site.size) for site in structure.sites]:
+        raise LzeroError("with these inputs the model runs other operations than when it was sparsified; do that again")
+    return sites
 
 
 def _activations(analysis: Analysis, of: Numbering) -> tuple[Ids, ...]:

@@ -23,10 +23,12 @@ from lzero.training.session import Session
 from lzero.trial import check_cuttable
 
 if TYPE_CHECKING:
+    from lightning.fabric import Fabric
     from torch import nn
 
     from lzero.data import Dataset
     from lzero.recipes import Recipe
+    from lzero.sparsifier import Sparsifier
 
 TEST_BATCH = 2000
 
@@ -42,47 +44,66 @@ def build(
 ) -> Session:
     """A session at its beginning. All random numbers come from the recipe's seed."""
     fabric = processes(recipe, accelerator, devices, strategy)
-    seed, rank, device = recipe.training.seed, fabric.global_rank, fabric.device
+    seed, device = recipe.training.seed, fabric.device
     torch.manual_seed(seed)
     model = make_model(recipe) if model is None else model
-    if recipe.model.init is not None:
-        start_from(model, Path(recipe.model.init))
-    dense = copy.deepcopy(model)
+    fresh, dense = _before_gates(recipe, model)
     model = fabric.to_device(model)
     train, test = parts_of(recipe, dataset)
     batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
     steps = gated_steps(recipe, len(batches))
-    example = torch.zeros(1, *dataset.shape, device=device)
-    _check_outputs(model, example, len(dataset.classes))
-    sparsifier = make_gates(recipe, model, example)
-    if sparsifier is not None:
-        check_cuttable(sparsifier)
-    # What differs between processes comes from generators of its own; all else is drawn alike by all of them.
-    gate_noise = Generator(device).manual_seed(seed + rank * (recipe.gates.noise == "own"))
-    if sparsifier is not None:
-        sparsifier.bank.generator = gate_noise
+    augmentation, gate_noise = _generators(recipe, fabric)
+    sparsifier = _gates(recipe, model, dataset, gate_noise)
     session = Session(
-        recipe,
-        fabric,
-        model.train(),
-        model,
-        sparsifier,
-        make_objective(recipe, sparsifier, len(train), steps),
-        make_optimizers(recipe, model, sparsifier, steps),
-        None,
-        batches,
-        Batches(test, TEST_BATCH, device=device),
-        _statistics(train.images, device) if recipe.data.normalise else None,
-        Generator(device).manual_seed(seed + rank + 1_000_000),
-        gate_noise,
-        dense,
-        {} if sparsifier is None else widths_of(sparsifier),
-        torch.zeros(2, device=device),
-        commit(),
+        recipe=recipe,
+        fabric=fabric,
+        model=model.train(),
+        forward=model,
+        sparsifier=sparsifier,
+        objective=make_objective(recipe, sparsifier, len(train), steps),
+        optimizers=make_optimizers(recipe, model, sparsifier, steps),
+        average=None,
+        batches=batches,
+        test=Batches(test, TEST_BATCH, device=device),
+        statistics=_statistics(train.images, device) if recipe.data.normalise else None,
+        augmentation=augmentation,
+        gate_noise=gate_noise,
+        dense=dense,
+        fresh=fresh,
+        widths={} if sparsifier is None else widths_of(sparsifier),
+        totals=torch.zeros(2, device=device),
+        commit=commit(),
     )
     session.set_up()
     session.average = Polyak(model, recipe.training.average) if recipe.training.average else None
     return session
+
+
+def _before_gates(recipe: Recipe, model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The network as it was made, and with what its file gives it, which the model itself gets too."""
+    fresh = dense = copy.deepcopy(model)
+    if recipe.model.init is not None:
+        start_from(model, Path(recipe.model.init))
+        dense = copy.deepcopy(model)
+    return fresh, dense
+
+
+def _generators(recipe: Recipe, fabric: Fabric) -> tuple[Generator, Generator]:
+    """Of what differs between processes, augmentation and gates where they have their own; all else is drawn alike."""
+    seed, rank = recipe.training.seed, fabric.global_rank
+    augmentation = Generator(fabric.device).manual_seed(seed + rank + 1_000_000)
+    return augmentation, Generator(fabric.device).manual_seed(seed + rank * (recipe.gates.noise == "own"))
+
+
+def _gates(recipe: Recipe, model: nn.Module, dataset: Dataset, noise: Generator) -> Sparsifier | None:
+    """The gates of a recipe on a model that fits the dataset, and can be cut."""
+    example = torch.zeros(1, *dataset.shape, device=noise.device)
+    _check_outputs(model, example, len(dataset.classes))
+    sparsifier = make_gates(recipe, model, example)
+    if sparsifier is not None:
+        check_cuttable(sparsifier)
+        sparsifier.bank.generator = noise
+    return sparsifier
 
 
 def _check_outputs(model: nn.Module, example: Tensor, classes: int) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from lzero.training.session import Session
 
-VERSION = 4
+VERSION = 5
 KEPT, REMOVED = 3.0, -30.0  # log α with which a fresh model is cut as the saved one was
 
 
@@ -44,8 +44,9 @@ def save(session: Session, path: Path, recipe: str) -> None:
     if session.objective is not None:
         tensors |= _named("objective", session.objective.state_dict())
     numbers: dict[str, Any] = {}
-    for k, optimizer in enumerate(session.optimizers):
-        for index, state in optimizer.state_dict()["state"].items():
+    states = [optimizer.state_dict()["state"] for optimizer in session.optimizers]
+    for k, each in enumerate(states):
+        for index, state in each.items():
             for key, value in state.items():
                 (tensors if isinstance(value, Tensor) else numbers)[f"optimizer{k}.{index}.{key}"] = value
     facts = {
@@ -60,6 +61,7 @@ def save(session: Session, path: Path, recipe: str) -> None:
         "columns": {} if session.sparsifier is None else session.sparsifier.history.columns,
         "plan": plan_of(session.model) if session.is_frozen else {},
         "numbers": numbers,
+        "states": [sum(map(bool, each.values())) for each in states],  # of how many parameters; SGD may need none
     }
     if session.fabric.is_global_zero:
         flat = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
@@ -107,8 +109,7 @@ def restore(session: Session, path: Path, recipe: str, *, to_go_on: bool = True)
             session.objective.load_state_dict(_part(tensors, "objective"))
         for k, optimizer in enumerate(session.optimizers):
             state = _optimizer_state(_part(tensors | facts["numbers"], f"optimizer{k}"))
-            if int(facts["epoch"]) or int(facts["position"]):
-                _check_optimizer(optimizer, state)
+            _check_optimizer(optimizer, state, int(facts["states"][k]))
             optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
             _lay_out_alike(optimizer)
         if to_go_on:
@@ -148,7 +149,7 @@ def _set_random_states(session: Session, states: dict[str, Tensor]) -> None:
 def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Cut the fresh model as the saved one was: frozen to a plain network, or shrunk with its gates."""
     if facts["plan"]:
-        small = storage.cut_to(copy.deepcopy(session.dense), facts["plan"], _part(tensors, "model"), path)
+        small = storage.cut_to(copy.deepcopy(session.fresh), facts["plan"], _part(tensors, "model"), path)
         session.become(session.fabric.to_device(small))
     elif session.sparsifier is not None:
         _cut_like(session, facts["sites"], facts["columns"])
@@ -181,11 +182,12 @@ def _optimizer_state(flat: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return state
 
 
-def _check_optimizer(optimizer: Optimizer, state: dict[int, dict[str, Any]]) -> None:
-    """Refuse a state that is not one of these parameters; torch itself would not notice."""
+def _check_optimizer(optimizer: Optimizer, state: dict[int, dict[str, Any]], count: int) -> None:
+    """Refuse a state that is not one of these parameters, or not all of it; torch itself would not notice."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if not state or not set(state) <= set(range(len(parameters))):
-        raise ValueError(f"the optimizer holds {len(parameters)} parameters, the file {len(state)}")
+    if len(state) != count or not set(state) <= set(range(len(parameters))):
+        held = f"the optimizer holds {len(parameters)} parameters, {count} of them with a state"
+        raise ValueError(f"{held}; the file has that of {len(state)}")
     for index, parameter in enumerate(parameters):
         for key, value in state.get(index, {}).items():  # parameters without gradients have no state
             if isinstance(value, Tensor) and value.dim() and value.shape != parameter.shape:
@@ -209,6 +211,7 @@ def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]], columns:
     for group in sparsifier.groups:
         left = sites.get(group.name) if group.columns is None else columns.get(group.columns.tensor)
         if left is not None and group.elements is None:
-            kept = torch.full((group.stop - group.start,), REMOVED)
-            kept[torch.tensor(left, dtype=torch.int64)] = KEPT
+            # Units are counted as in the dense network, from which a file may have brought this one some way already.
+            units = sparsifier.history.sites[group.name] if group.site else range(group.stop - group.start)
+            kept = torch.tensor([KEPT if unit in left else REMOVED for unit in units])
             sparsifier.log_alpha.data[group.span] = kept.to(sparsifier.log_alpha)

@@ -53,27 +53,29 @@ class RunFolder:
             except OSError as error:
                 raise RunFolderError(f"{self.path}: another process is training there") from error
             if overwrite:
-                for path in (self.config, self.metrics, self.checkpoint, self.model, self.outcome, self.report):
-                    path.unlink(missing_ok=True)
-                shutil.rmtree(self.path / "events", ignore_errors=True)
-            self._start(recipe, resume=resume)
+                self._clear()
+            self.check(recipe, resume=resume)
+            if not self.config.exists():
+                self.write(self.config, as_toml(recipe))
             try:
                 yield
             finally:
                 if self._events is not None:
                     self._events.close()
 
-    def _start(self, recipe: Recipe, *, resume: bool) -> None:
-        if self.config.exists() and not resume:
+    def _clear(self) -> None:
+        for path in (self.config, self.metrics, self.checkpoint, self.model, self.outcome, self.report):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.path / "events", ignore_errors=True)
+
+    def check(self, recipe: Recipe, *, resume: bool, overwrite: bool = False) -> None:
+        """Refuse to begin where a run is already, or to go on with another recipe than the one that was begun."""
+        if overwrite or not self.config.exists():
+            return
+        if not resume:
             choices = "go on with --resume, replace it with --overwrite, or choose another folder"
             raise RunFolderError(f"{self.path}: there is a run already; {choices}")
-        self.check(recipe)
-        if not self.config.exists():
-            self.write(self.config, as_toml(recipe))
-
-    def check(self, recipe: Recipe) -> None:
-        """Refuse another recipe than the one that was begun."""
-        if self.config.exists() and self.config.read_text(encoding="utf-8") != as_toml(recipe):
+        if self.config.read_text(encoding="utf-8") != as_toml(recipe):
             raise RunFolderError(
                 f"{self.config}: the run was started with other settings; resume without changing them"
             )

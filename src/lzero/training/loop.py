@@ -77,21 +77,21 @@ def fit(
     recipe = recipe if isinstance(recipe, Recipe) else load(recipe)
     dataset = data.load(recipe.data.name, data_dir) if dataset is None else dataset
     place: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "strategy": strategy}
+    again: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
     follow: dict[str, Any] = {"on_step": on_step, "on_epoch": on_epoch, "should_stop": should_stop}
     dense_error = None
     if compare:
-        beside = None if folder is None else Path(folder) / "dense"
-        same: dict[str, Any] = {
-            "model": copy.deepcopy(model),
-            "dataset": dataset,
-            "resume": resume,
-            "overwrite": overwrite,
-        }
-        dense_error = fit(dense_recipe(recipe), beside, **same, **place, **follow).compacted.error
+        beside = None
+        if folder is not None:
+            RunFolder(Path(folder)).check(recipe, **again)  # before the time of a whole training is spent
+            beside = Path(folder) / "dense"
+        own: dict[str, Any] = {"model": copy.deepcopy(model), "dataset": dataset}
+        every: dict[str, Any] = {"checkpoint_seconds": checkpoint_seconds}
+        dense_error = fit(dense_recipe(recipe), beside, **own, **place, **again, **every, **follow).compacted.error
     with side_stream(accelerator), fastest_kernels() if accelerator != "cpu" else nullcontext():
         session = build(recipe, dataset, model, **place)
         run = None if folder is None else RunFolder(Path(folder), writes=session.fabric.is_global_zero)
-        with nullcontext() if run is None else run.opened(recipe, resume=resume, overwrite=overwrite):
+        with nullcontext() if run is None else run.opened(recipe, **again):
             begin(session, run, resume=resume)
             for step in training(session, run, checkpoint_seconds):
                 if on_step is not None:

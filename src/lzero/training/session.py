@@ -51,6 +51,7 @@ class Session:
     augmentation: Generator
     gate_noise: Generator
     dense: nn.Module  # the network before it had gates, to compare with
+    fresh: nn.Module  # the same before a file gave it its weights, and its sizes: what it is cut from when it goes on
     widths: dict[str, int]  # units of each site and inputs with gates, before anything was removed
     totals: Tensor  # of this epoch so far, over steps: the loss, and the error on what was learnt from
     commit: str  # of lzero, when the training was built; all of them where it went on with another
@@ -140,9 +141,8 @@ class Session:
         self.in_parts = True
         if how == "auto":
             images, _ = self.batches.take(rows)
-            x = as_floats(images) if self.statistics is None else normalise(images, *self.statistics)
             with self.fabric.autocast():
-                self.in_parts = self._subnetwork.relative_time(x) < WORTH_IT
+                self.in_parts = self._subnetwork.relative_time(self._prepared(images, training=False)) < WORTH_IT
 
     def _prepared(self, images: Tensor, *, training: bool) -> Tensor:
         data = self.recipe.data

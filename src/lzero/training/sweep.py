@@ -56,7 +56,7 @@ def sweep(
         )
     for trial in trials:
         if trial.is_finished:
-            RunFolder(trial.folder).check(trial.recipe)
+            RunFolder(trial.folder).check(trial.recipe, resume=True)
     on_plan(trials)
     for trial in train_all(
         trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop

@@ -69,9 +69,10 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
     for letter, same in dims.items():
         _einsum_letter(op, same, summed=letter not in output)
     summed = {letter for letter in dims if letter not in output}
+    whole = {letter: max(reversed(same), key=lambda dim: dim.size) for letter, same in dims.items()}
     if any(len(dims[letter]) == 2 for letter in summed):  # what one operand alone is summed over goes first
-        op.multiplies(*(same[-1] for letter, same in dims.items() if letter not in summed or len(same) == 2))
-    return Value(dims[letter][0].without_sources() for letter in output)
+        op.multiplies(*(whole[letter] for letter, same in dims.items() if letter not in summed or len(same) == 2))
+    return Value(whole[letter].without_sources() for letter in output)
 
 
 def _spelled_out(equation: str, operands: list[Value]) -> tuple[list[str], str]:
@@ -90,6 +91,8 @@ def _spelled_out(equation: str, operands: list[Value]) -> tuple[list[str], str]:
 def _einsum_letter(op: Op, same: list[Dim], *, summed: bool) -> None:
     if not summed:
         op.broadcast([Value([dim]) for dim in same])
+    elif len({dim.size for dim in same}) > 1:
+        op.pin(same, "einsum stretches its only unit")
     elif len(same) == 2:
         op.contract(*same)
     else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch.fx import Node
+
 from lzero.structure.op import Op, Value
 from lzero.structure.registry import register_rule
 from lzero.structure.units import Dim, free
@@ -39,7 +41,22 @@ def scaled(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
     weights = [value for value in values if any(dim.sources for dim in value)]
     out = op.broadcast(values)
     is_divisor = op.name.startswith("aten.div") and any(weight is other for weight in weights)
-    return out if len(weights) != 1 or is_divisor else _with_sources(out, weights)
+    is_linear = len(weights) == 1 and not is_divisor and not _have_a_source(op.node.all_input_nodes)
+    return _with_sources(out, weights) if is_linear else out
+
+
+def _have_a_source(operands: list[Node]) -> bool:
+    """Whether two operands are computed from one tensor: $w z\\, f(w z)$ is not $w f(w)\\, z$."""
+    seen: list[set[Node]] = []
+    for operand in operands:
+        found, left = set[Node](), [operand]
+        while left:
+            node = left.pop()
+            if node not in found:
+                found.add(node)
+                left += node.all_input_nodes
+        seen.append({node for node in found if node.op == "placeholder"})
+    return len(seen) == 2 and not seen[0].isdisjoint(seen[1])
 
 
 @register_rule("aten.add", "aten.sub")
