@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from lzero import LzeroError, compact, sparsify, verify
-from lzero.attach import LOG_ALPHA
+from lzero.bank import LOG_ALPHA
 from lzero.sparsifier import sparsifier_of
 from lzero.subnetwork import Subnetwork
 from tests.models import MODELS, build, set_gates

@@ -71,7 +71,7 @@ class Meter:
 
     def marginals(self, decision: Decision) -> Tensor:
         """What each gate adds when it opens, or saves when it closes, all else as decided, `[groups, gates]`."""
-        gates = len(self._sparsifier.l0_weights)
+        gates = self._sparsifier.num_gates
         is_l0 = self.cost == "l0"
         alive = torch.ones(gates, dtype=torch.float64) if is_l0 else decided_alive(self._sparsifier, decision)
         with torch.enable_grad():
@@ -155,7 +155,7 @@ def make_budgets(
         raise ArgumentError.about("cost", expected='"l0" for gates on single weights', got=repr(cost), advice=advice)
     entries = _entries(sparsifier, target, per)
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
-    smallest = decide_from(sparsifier, torch.zeros(len(sparsifier.l0_weights)))
+    smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates))
     floors = (meter.realised(smallest) * meter.dense).tolist()
     made = []
     for (name, groups, wanted), dense, floor in zip(entries, meter.dense.tolist(), floors, strict=True):

@@ -179,7 +179,7 @@ def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
 def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
     """How alive units and columns are when gates are open with the given probability."""
     count = sparsifier.structure.num_units
-    gated = any(group.site for group in sparsifier.groups)
+    gated = sparsifier.gates_units
     units = probability[:count] if gated else probability.new_ones(count)
     return torch.cat([units, *(probability[g.span] for g in sparsifier.groups if g.columns)])
 
@@ -187,7 +187,7 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
 def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
     """Numbers for units and columns, `[…, alive]`, as numbers for gates, `[…, gates]`; 0 for the gates of weights."""
     count = sparsifier.structure.num_units
-    gates = values.new_zeros(*values.shape[:-1], len(sparsifier.l0_weights))
+    gates = values.new_zeros(*values.shape[:-1], sparsifier.num_gates)
     for group in sparsifier.groups:
         if group.site is not None:
             gates[..., group.span] = values[..., sparsifier.structure.span(group.site)]
@@ -215,7 +215,7 @@ def l0_weights(sparsifier: Sparsifier) -> Tensor:
     """
     structure = sparsifier.structure
     sizes = {name: [len(units) for units in dims] for name, dims in structure.tensors.items()}
-    weights = np.ones(sparsifier.groups[-1].stop)
+    weights = np.ones(sparsifier.num_gates)
     for group in sparsifier.groups:
         if group.columns is not None:
             weights[group.span] = np.prod(sizes[group.columns.tensor]) / sizes[group.columns.tensor][group.columns.dim]

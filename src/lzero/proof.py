@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from lzero.attach import LOG_ALPHA, gated
+from lzero.attach import gated
+from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model

@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils._pytree import tree_map
 
-from lzero.attach import LOG_ALPHA, Bank
 from lzero.attachment import Attachment
+from lzero.bank import LOG_ALPHA, Bank
 from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_map
 
-from lzero.attach import Bank
+from lzero.bank import Bank
 from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
 from lzero.gating import (

@@ -84,7 +84,7 @@ class Layout:
         self._makeups: list[tuple[Ids, Slice | None]] = []
         self._known: dict[tuple[tuple[int, ...], bytes, Slice | None], int] = {}
         self._modules = self._found(sparsifier.model)
-        self._gated = [self._makeup(where) for where in gate_tables(self.structure, sparsifier.groups)]
+        self._gated = [self._makeup(where) for where in gate_tables(sparsifier)]
         self._choosing = self._choosing_inputs(sparsifier.model)
         self._attentions = [m for m in sparsifier.model.modules() if base_of(m) is nn.MultiheadAttention]
         self._sizes: list[tuple[nn.Module, str, int]] = []

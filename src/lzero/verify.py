@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from lzero.attach import LOG_ALPHA
+from lzero.bank import LOG_ALPHA
 from lzero.errors import LzeroError
 from lzero.structure.capture import Inputs, as_tuple, evaluating, keeping_attributes
 from lzero.tensors import duplicate

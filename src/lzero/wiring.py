@@ -8,16 +8,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from lzero.attach import INDEX, Factor, base_of, gated_class
+from lzero.attach import Factor, base_of, gated_class
 from lzero.attention import keep_padding, nest_again
+from lzero.bank import INDEX
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
-    from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.frozen import Structure
     from lzero.structure.sites import Slice
 
 
@@ -43,12 +42,12 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
 def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
     """For each module path and parameter name, where its gates are in the bank; the index is laid on the root."""
     structure, bank = sparsifier.structure, sparsifier.bank
-    tables = gate_tables(structure, sparsifier.groups)
+    tables = gate_tables(sparsifier)
     elements = [group for group in sparsifier.groups if group.elements]
     bank.sizes = [len(table) for table in tables.values()]
     bank.element_sizes = [group.stop - group.start for group in elements]
     index = torch.as_tensor(
-        _stacked(list(tables.values()), sparsifier.groups[-1].stop), device=next(sparsifier.model.parameters()).device
+        _stacked(list(tables.values()), sparsifier.num_gates), device=next(sparsifier.model.parameters()).device
     )
     sparsifier.model.register_buffer(INDEX, index, persistent=False)
     dims: dict[str, dict[int, int]] = {}
@@ -70,20 +69,19 @@ def _stacked(tables: list[Ids], one: int) -> Ids:
     return np.concatenate([np.empty((0, width), dtype=np.int64), *padded])
 
 
-def gate_tables(structure: Structure, groups: tuple[GateGroup, ...]) -> dict[Slice, Ids]:
+def gate_tables(sparsifier: Sparsifier) -> dict[Slice, Ids]:
     """For each gated dimension the numbers of each position's gates; positions without point past the last gate."""
-    columns = {group.columns: group for group in groups if group.columns}
-    one = max(group.stop for group in groups)
-    readers = structure.readers if any(group.site for group in groups) else {}
+    columns = {group.columns: group for group in sparsifier.groups if group.columns}
+    readers = sparsifier.structure.readers if sparsifier.gates_units else {}
     tables = {}
     for where in dict.fromkeys([*readers, *columns]):
         parts = []
         if where in readers:
-            parts.append(structure.readers[where])
+            parts.append(readers[where])
         if where in columns:
             parts.append(np.arange(columns[where].start, columns[where].stop)[:, None])
         table = np.concatenate(parts, axis=1)
-        tables[where] = np.where(table == NONE, one, table)
+        tables[where] = np.where(table == NONE, sparsifier.num_gates, table)
     return tables
 
 

@@ -65,7 +65,7 @@ class ExpectedL2:
         structure, columns = sparsifier.structure, column_spans(sparsifier)
         names = {name for name, _ in sparsifier.model.named_parameters()}
         one, tables = sparsifier.costs.num_alive, {}
-        gated = any(group.site for group in sparsifier.groups)
+        gated = sparsifier.gates_units
         for name, dims in structure.tensors.items():
             if name not in names or len(dims) < 2:
                 continue

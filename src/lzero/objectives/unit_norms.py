@@ -79,7 +79,7 @@ class UnitNorms:
         return self._layers[2]
 
     def _find(self, group: GateGroup, device: torch.device) -> Iterator[Layer]:
-        structure, count = self._sparsifier.structure, len(self._sparsifier.l0_weights)
+        structure, count = self._sparsifier.structure, self._sparsifier.num_gates
         names = {name for name, _ in self._sparsifier.model.named_parameters()}
         for where, makes in _places(group):
             sizes = [len(table) for table in structure.tensors[where.tensor]]
