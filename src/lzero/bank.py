@@ -1,0 +1,203 @@
+"""The gates of a model during a forward: drawn once, and held for whatever reads them."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch import Tensor, nn
+
+from lzero.errors import LzeroError
+from lzero.laws import Estimator, HardConcrete
+from lzero.tensors import last_product
+
+LOG_ALPHA = "lzero_log_alpha"
+INDEX = "_lzero_index"
+
+
+class Bank:
+    """The values of all gates during the current forward of the root, laid out for the modules that read them.
+
+    All gates are drawn at once, spread by one index over every gated position of the model, and split into one piece
+    for each gated dimension: a handful of kernels for the whole model, whatever its depth.
+    """
+
+    def __init__(self, beta: float, gamma: float, zeta: float, estimator: Estimator) -> None:
+        self.beta, self.gamma, self.zeta, self.estimator = beta, gamma, zeta, estimator
+        self.sizes: list[int] = []  # positions of each gated dimension, in the order of the root's index
+        self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
+        self.generator: torch.Generator | None = None  # where the noise comes from; torch's own if none
+        self.values: Tensor | None = None
+        self.inside = False
+        self._depth = 0
+        self.is_held = False
+        self._pieces: tuple[Tensor, ...] = ()
+        self._pending: list[weakref.ref[Any]] = []
+
+    def law(self, log_alpha: Tensor) -> HardConcrete:
+        """The law of the gates."""
+        return HardConcrete(log_alpha, self.beta, self.gamma, self.zeta, validate_args=False)
+
+    def begin(self, root: nn.Module, *_: object) -> None:
+        """Draw one sample for this forward: the root's forward pre-hook."""
+        if self.is_held:
+            return
+        if self._depth and not _is_running(root):
+            self._depth = 0  # an interrupt has skipped the hook that ends a forward
+        self._depth += 1
+        if self._depth > 1:  # a model that calls itself is still in the same forward
+            return
+        self._spread(root, self.draw(root))
+        self.inside = True
+
+    def draw(self, root: nn.Module) -> Tensor:
+        """The gates of one forward: a sample in training, the estimate in evaluation."""
+        law = self.law(getattr(root, LOG_ALPHA))  # a plain tensor under torch.func.functional_call
+        if not root.training:
+            return law.estimate(self.estimator)
+        gates = law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1)
+        return self._watched(gates) if torch.is_grad_enabled() and not torch.compiler.is_compiling() else gates
+
+    def _spread(self, root: nn.Module, gates: Tensor) -> None:
+        index = root.get_buffer(INDEX)
+        padded = torch.cat([gates, gates.new_ones(1)])  # past the last gate: no gate
+        spread = padded.index_select(0, index.flatten()).view(index.shape)
+        positions = last_product(spread)
+        elements = gates.split(self.element_sizes) if self.element_sizes else ()
+        self.values, self._pieces = gates, (*positions.split(self.sizes), *elements)
+
+    def end(self, *_: object) -> None:
+        """The root's forward hook: what reads gates from now on recomputes an earlier forward."""
+        if self.is_held:
+            return
+        self._depth = max(0, self._depth - 1)
+        if self._depth:
+            return
+        self.inside = False
+        if torch.compiler.is_compiling():  # the compiler recomputes by itself, and would guard on what is left here
+            self.values, self._pieces = None, ()
+
+    def require(self, module: nn.Module, *_: object) -> None:
+        """A gated module's forward pre-hook: it runs as a part of the root, or not at all."""
+        if not self.is_read():
+            advice = "call that model as a whole, or parts of it inside `with sparsifier.drawn():`"
+            raise LzeroError(f"this {type(module).__name__} has gates that its model draws: {advice}")
+
+    def is_read(self) -> bool:
+        """Whether gates count now: in a forward of the root, or where a backward recomputes one.
+
+        At any other time a gated parameter reads as it is, for initialisers, wrappers and the curious.
+        """
+        return self.inside or torch._C._current_graph_task_id() != -1
+
+    def piece(self, number: int) -> Tensor:
+        """The gates of one dimension in this forward, or in the last one where a checkpoint recomputes it."""
+        if not self.inside and not torch.compiler.is_compiling() and _is_reentrant():
+            raise LzeroError(
+                "a reentrant checkpoint runs a backward of its own for each part, and gates belong to all of them; "
+                "use torch.utils.checkpoint.checkpoint(…, use_reentrant=False)"
+            )
+        if not self.inside and not torch.compiler.is_compiling() and self._waiting() > 1:
+            raise LzeroError(
+                "activation checkpointing recomputes a forward whose gates have been drawn anew since: two forwards "
+                "before one backward; call backward after each forward, or switch checkpointing off"
+            )
+        return self._pieces[number]
+
+    @contextmanager
+    def holding(self, root: nn.Module, gates: Tensor) -> Iterator[None]:
+        """Given values instead of drawn ones, inside the block."""
+        before = self.values, self._pieces, self.inside, self.is_held
+        self._spread(root, gates)
+        self.inside = self.is_held = True
+        try:
+            yield
+        finally:
+            self.values, self._pieces, self.inside, self.is_held = before
+
+    @contextmanager
+    def drawing(self, root: nn.Module) -> Iterator[None]:
+        """One sample for all that runs inside the block; it stays, as after a forward, for checkpoints to recompute."""
+        if self.is_held:
+            raise LzeroError("the gates have been drawn already; one block inside another would draw them again")
+        self._spread(root, self.draw(root))
+        self.inside = self.is_held = True
+        try:
+            yield
+        finally:
+            self.inside = self.is_held = False
+
+    @contextmanager
+    def narrowed(self, kept: Sequence[Tensor | None]) -> Iterator[None]:
+        """Of each gated dimension the listed positions alone, or all of them, inside the block."""
+        before = self._pieces
+        self._pieces = tuple(
+            piece if index is None else piece.index_select(0, index) for piece, index in zip(before, kept, strict=True)
+        )
+        try:
+            yield
+        finally:
+            self._pieces = before
+
+    def _watched(self, values: Tensor) -> Tensor:
+        if not values.requires_grad:
+            values = values.requires_grad_()
+        watched: Tensor = _Watch.apply(values)  # type: ignore[no-untyped-call]
+        self._pending = [ref for ref in self._pending if _is_waiting(ref)]
+        self._pending.append(weakref.ref(watched.grad_fn))
+        return watched
+
+    def _waiting(self) -> int:
+        return sum(_is_waiting(ref) for ref in self._pending)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
+        empty: list[Any] = []
+        now = {"values": None, "_pieces": (), "inside": False, "is_held": False, "_depth": 0, "_pending": empty}
+        return {**self.__dict__, **now, "generator": None}
+
+
+def _is_running(root: nn.Module) -> bool:
+    """Whether a forward of this module is under way, further up in what Python is doing."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        first = frame.f_code.co_varnames[:1]
+        if frame.f_code.co_name == "forward" and first and frame.f_locals.get(first[0]) is root:
+            return True
+    return False
+
+
+def _is_reentrant() -> bool:
+    """Whether a checkpoint of the older kind recomputes its part, further up in what Python is doing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is torch.utils.checkpoint.CheckpointFunction.backward.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_waiting(ref: weakref.ref[Any]) -> bool:
+    node = ref()
+    return node is not None and not node.done
+
+
+class _Watch(torch.autograd.Function):
+    """The identity, whose node in the graph tells whether a forward still waits for its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        ctx.done = False
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        ctx.done = True
+        return gradients[0]
