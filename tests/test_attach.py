@@ -491,3 +491,29 @@ def test_under_autocast_only_what_multiplies_is_cast(units):
 
 def test_a_tied_weight_is_read_under_any_of_its_names():
     assert "not used" not in str(sparsify(Tied(), torch.randint(11, (3, 5))).plan())
+
+
+def test_weights_decay_as_the_optimizer_says(lenet):
+    sparsifier = sparsifier_of(lenet[0])
+    decays = [group["weight_decay"] for group in torch.optim.AdamW(sparsifier.param_groups(1e-3)).param_groups]
+    assert decays == [0.01, 0.0]
+    given = torch.optim.AdamW(sparsifier.param_groups(1e-3, weight_decay=0.3), weight_decay=0.1)
+    assert [group["weight_decay"] for group in given.param_groups] == [0.3, 0.0]
+
+
+def test_a_model_whose_code_counts_on_its_sizes_is_refused_by_check():
+    class Counting(nn.Sequential):
+        def forward(self, x):
+            x = self[0](x)
+            assert x.shape[-1] == 8
+            return self[1](x)
+
+    sparsify(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 2)), torch.randn(3, 4)).check()
+    sparsifier = sparsify(Counting(nn.Linear(4, 8), nn.Linear(8, 2)), torch.randn(3, 4))
+    with pytest.raises(LzeroError, match="removing half of the units of 0 fails"):
+        sparsifier.check()
+
+
+def test_example_inputs_that_are_no_numbers_are_refused():
+    with pytest.raises(LzeroError, match="example_inputs: expected numbers, got some that are none"):
+        sparsify(nn.Linear(4, 2), torch.full((1, 4), torch.nan), inputs=True)

@@ -157,6 +157,8 @@ def make_budgets(
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
     smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates))
     floors = (meter.realised(smallest) * meter.dense).tolist()
+    if cost == "l0":
+        floors = [_cheapest(sparsifier, groups) for _, groups, _ in entries]
     made = []
     for (name, groups, wanted), dense, floor in zip(entries, meter.dense.tolist(), floors, strict=True):
         budget = Budget(cost, _limit(wanted, dense, cost), dense, name, groups)
@@ -164,6 +166,12 @@ def make_budgets(
             _refuse(sparsifier, budget, smallest, floor)
         made.append(budget)
     return tuple(made)
+
+
+def _cheapest(sparsifier: Sparsifier, names: tuple[str, ...]) -> float:
+    """What the papers count for the cheapest gate of these groups: with less, all would close."""
+    groups = [group for group in sparsifier.groups if group.name in names or not names]
+    return min(float(sparsifier.l0_weights[group.span].min()) for group in groups)
 
 
 def _entries(
@@ -183,10 +191,10 @@ def _entries(
 
 def _limit(target: Target, dense: float, cost: Cost) -> float:
     """A target as an absolute number."""
-    expected = f'a share such as 0.3, "30%", or a number of {UNITS[cost]} up to {dense:,.0f}'
+    expected = f'a share such as 0.3, "30%", or a whole number of {UNITS[cost]} up to {dense:,.0f}'
     number = _number(target, expected)
-    if not 0 < number < float("inf"):
-        raise ArgumentError.about("target", expected=expected, got=target)
+    if not 0 < number < float("inf") or (number > 1 and not number.is_integer() and not isinstance(target, str)):
+        raise ArgumentError.about("target", expected=expected, got=repr(target))
     limit = number * dense if isinstance(target, str) or number <= 1 else number
     if limit > dense:
         raise ArgumentError.about("target", expected=expected, got=target, advice="the dense network needs no budget")
@@ -204,7 +212,10 @@ def _number(target: Target, expected: str) -> float:
 
 def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: float) -> None:
     """Say what stays even with one unit left at every site, and whose it is."""
-    assert budget.cost != "l0"  # noqa: S101 (all gates may close: nothing is left of it)
+    if budget.cost == "l0":
+        least = f"at least {floor:,.0f} {UNITS['l0']} ({floor / budget.dense:.2%} of dense), which one gate stands for"
+        advice = "for so many units of equal size, give their share, such as 10 / 60"
+        raise ArgumentError.about("target", expected=least, got=f"{budget.limit:,.0f}", advice=advice)
     costs = sparsifier.costs
     left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))
     left = left * _selection(sparsifier, costs, budget.cost, [budget.groups or ()])[0]

@@ -20,7 +20,7 @@ from lzero.verify import PROJECTED
 if TYPE_CHECKING:
     from torch import nn
 
-TOLERATED = 0.02  # of all gates: more that were fully open and had to close are worth a warning
+TOLERATED = 0.02  # of all gates: more that were in use and had to close are worth a warning
 log = logging.getLogger("lzero")
 
 
@@ -61,7 +61,7 @@ def compact(
         projected, projection = _projected(sparsifier, budget, round_to, columns=False)  # a graph keeps them, as zeros
         small = cut_copy(projected, decide(projected, round_to), fallback)
     log.info("%s", projection)
-    _warn_of(projection, len(sparsifier.log_alpha))
+    _warn_of(projection, sparsifier.num_gates, budget)
     small.__dict__[PROJECTED] = projected.log_alpha.detach()
     return small
 
@@ -83,8 +83,10 @@ def _projected(
     return projected, project_to(projected, budget.budgets, round_to, columns=columns)
 
 
-def _warn_of(projection: Projection, gates: int) -> None:
+def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
     if projection.in_use > TOLERATED * gates:
         advice = "train longer with the constraint, or give the gates a higher learning rate"
-        message = f"the budget was met by closing {projection.in_use} of {gates} gates that were fully open; {advice}"
+        if not budget.steps:
+            advice = "this objective has not taken a step: call objective.step() after each optimizer.step()"
+        message = f"the budget was met by closing {projection.in_use} of {gates} gates that were in use; {advice}"
         warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=3)

@@ -42,6 +42,9 @@ def export(model: nn.Module, path: str | Path, example_inputs: Inputs, *, batch_
     ...     torch.export.load(f"{folder}/small.pt2").module()(x).shape
     torch.Size([2, 3])
     """
+    if not isinstance(path, str | Path):
+        advice = "export(model, path, example_inputs)"
+        raise ArgumentError.about("path", expected="a path", got=type(path).__name__, advice=advice)
     path = Path(path)
     form = _format_of(path)
     _check_plain(model)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lzero.costs import Cost
     from lzero.sparsifier import Sparsifier
 
+IN_USE = 0.5  # the test-time value of a gate that is more open than closed
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -29,7 +31,7 @@ class Projection:
     after: tuple[float, ...]
     closed: dict[str, int]
     opened: dict[str, int]
-    in_use: int  # closed gates that were fully open
+    in_use: int  # closed gates that were more open than closed
 
     def __str__(self) -> str:
         lines = [
@@ -80,7 +82,7 @@ def project_to(
     search.open(start & ~search.is_open)
     after = search.shares(search.is_open)
     closed, opened = start & ~search.is_open, ~start & search.is_open
-    in_use = int((closed & (search.estimate >= 1)).sum())
+    in_use = int((closed & (search.estimate > IN_USE)).sum())
     sparsifier.log_alpha.copy_(search.moved(search.is_open))
     return Projection(
         tuple(search.budgets),

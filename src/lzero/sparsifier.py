@@ -105,11 +105,22 @@ class Sparsifier:
         """What can be removed, what cannot and why, by module path."""
         return Plan.of(self.structure, self.groups)
 
+    def check(self) -> None:
+        """Refuse a model whose own code stands in the way of a cut, before it is trained: it tries one, on a copy.
+
+        >>> import lzero
+        >>> lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)).check()
+        """
+        from lzero.trial import check_cuttable  # which needs this module
+
+        check_cuttable(self)
+
     def param_groups(
-        self, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0, *, steps: int | None = None
+        self, lr: float, gate_lr: float | None = None, weight_decay: float | None = None, *, steps: int | None = None
     ) -> list[dict[str, Any]]:
         """Two parameter groups for an optimizer: weights, and gates with their own learning rate and no decay.
 
+        The decay of the weights is that of the optimizer, unless it is given here.
         The default of `gate_lr` is meant for Adam, whatever the weights' learning rate: 0.05, or for a training of
         so many `steps` a rate between 0.1 (up to 500) and 0.02 (from 2500). Under plain SGD gates need 1 and more;
         give them an Adam of their own instead:
@@ -124,8 +135,9 @@ class Sparsifier:
         if gate_lr is None:
             gate_lr = 0.05 if steps is None else min(0.1, max(0.02, 50 / steps))
         weights = [p for name, p in self.model.named_parameters() if name != LOG_ALPHA]
+        decay = {} if weight_decay is None else {"weight_decay": weight_decay}
         return [
-            {"params": weights, "lr": lr, "weight_decay": weight_decay},
+            {"params": weights, "lr": lr, **decay},
             {"params": [self.log_alpha], "lr": gate_lr, "weight_decay": 0.0},
         ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.bank import Bank
 from lzero.errors import ArgumentError, LzeroError
@@ -77,6 +77,9 @@ def sparsify(
     """
     _check(model, units, inputs=inputs)
     positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
+    if any(isinstance(x, Tensor) and x.isnan().any() for x in tree_leaves(positional)):
+        advice = "cuts are checked by what the model makes of them"
+        raise ArgumentError.about("example_inputs", expected="numbers", got="some that are none (NaN)", advice=advice)
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
     pinned += _not_reached(model, analysis)

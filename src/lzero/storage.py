@@ -43,7 +43,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     if "_lzero_sparsifier" in model.__dict__:
         raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
     if isinstance(model, GraphModule):
-        raise UnsupportedError("a graph is not cut from a dense model; write it with torch.export.save")
+        raise UnsupportedError('a graph is not cut from a dense model; write it with lzero.export(model, "a.pt2", x)')
     tensors = {name: tensor.contiguous().clone() for name, tensor in saved_tensors(model).items()}
     plan = plan_of(model) or _trivial_plan(model)
     plan |= {"version": VERSION, "class": type(model).__name__}

@@ -13,6 +13,7 @@ from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.objectives import Constraint, NotFiniteError, Penalty, extra_gradient_step
 from lzero.objectives.duals import Ascent, PastExtrapolation, ProportionalIntegral, RestartedAscent, Restarts
 from lzero.objectives.schedules import cosine, linear
+from lzero.projection import project
 from tests.objectives.conftest import gated
 
 
@@ -211,8 +212,8 @@ def test_multipliers_are_cast_with_the_objective(sparsifier):
 
 def test_extra_gradient_steps_with_what_it_finds_one_step_ahead():
     """On min over w, max over λ ≥ 0 of w²/2 + λ·(density − ε), with plain gradient descent: by hand."""
-    model = nn.Linear(2, 1, bias=False).double()
-    sparsifier = lzero.sparsify(model, torch.randn(2, 2).double(), inputs=True)
+    model = nn.Linear(4, 1, bias=False).double()
+    sparsifier = lzero.sparsify(model, torch.randn(2, 4).double(), inputs=True)
     model.double()
     objective = Constraint(sparsifier, 0.25, "l0", dual=Ascent(0.5), violation="difference").double()
     objective.dual.multiplier.fill_(1.0)
@@ -221,7 +222,7 @@ def test_extra_gradient_steps_with_what_it_finds_one_step_ahead():
 
     def gradient(at, multiplier):
         p = sparsifier.bank.law(at).prob_active
-        return multiplier / 2 * p * (1 - p), p.mean() - 0.25
+        return multiplier / 4 * p * (1 - p), p.mean() - 0.25
 
     slope, violation = gradient(location, 1.0)
     ahead, ahead_multiplier = location - 3.0 * slope, 1.0 + 0.5 * violation
@@ -279,7 +280,7 @@ def test_gates_that_are_no_numbers_stop_the_training_with_their_site(sparsifier)
 def test_a_loss_that_is_no_number_stops_the_training(sparsifier, make):
     objective = make(sparsifier)
     objective()
-    with pytest.raises(NotFiniteError, match="the task's loss is not finite at step 0"):
+    with pytest.raises(NotFiniteError, match="the task's loss, which may come from the data, is not finite at step 0"):
         objective.step(torch.tensor(float("inf")))
 
 
@@ -305,9 +306,30 @@ def test_a_term_that_is_no_number_stops_the_training(sparsifier):
         constrained.step()
 
 
-def test_a_warning_says_when_gates_do_not_move(sparsifier):
+def test_a_warning_says_when_gates_hardly_move(sparsifier):
     with pytest.warns(BudgetWarning, match=r"30.0% MACs will not be met: 98.\d% expected at step 1000"):
-        steps(Constraint(sparsifier, 0.3), 1002)
+        steps(Constraint(sparsifier, 0.3), 1002, fall=1e-6)
+
+
+@pytest.mark.parametrize("length", [None, 10_000])
+def test_a_warning_asks_for_gates_that_no_optimizer_has(sparsifier, length):
+    with pytest.warns(BudgetWarning, match=r"not moved at all between steps 0 and 1000; are they in the optimizer\?"):
+        steps(Constraint(sparsifier, 0.3, steps=length), 1002)
+
+
+def test_a_budget_of_less_than_a_gate_is_refused():
+    """Ten of sixty features are a share; ten gated parameters are not a sixth of one feature's."""
+    model = nn.Sequential(nn.Linear(60, 64), nn.ReLU(), nn.Linear(64, 2))
+    sparsifier = lzero.sparsify(model, torch.randn(2, 60), include="inputs of *", inputs=True)
+    with pytest.raises(ArgumentError, match=r"at least 64 gated parameters \(1.67% of dense\), .* such as 10 / 60"):
+        Constraint(sparsifier, 10, "l0")
+    project(model, 10 / 60, "l0")
+    assert lzero.compact(model)[0].in_features == 10
+
+
+def test_a_budget_is_met_by_closing_gates_of_an_objective_that_never_stepped(sparsifier):
+    with pytest.warns(BudgetWarning, match="has not taken a step: call objective.step"):
+        lzero.compact(sparsifier.model, budget=Constraint(sparsifier, 0.3))
 
 
 def test_a_warning_says_what_will_not_be_met_in_the_steps_left(sparsifier):

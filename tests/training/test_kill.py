@@ -12,11 +12,11 @@ from lzero import recipes
 from lzero.data import Dataset, Split, digits
 from lzero.training import fit
 
-LONG = ["training.epochs=12", "objective.target=0.5", "shrink.every=2", "shrink.threshold=0.3", "gates.lr=0.1"]
+LONG = ["training.epochs=12", "shrink.every=2", "shrink.threshold=0.3", "gates.lr=0.1"]
 KINDS = {
     "shrinking, averaged": ["objective.kind=penalty", "objective.strength=5.0", "training.average=0.9"],
-    "budget": [],
-    "frozen, sgd": ["shrink.freeze_after=0.5", "optimizer.kind=sgd", "optimizer.lr=0.05"],
+    "budget": ["objective.target=0.5"],
+    "frozen, sgd": ["objective.target=0.5", "shrink.freeze_after=0.5", "optimizer.kind=sgd", "optimizer.lr=0.05"],
 }
 
 

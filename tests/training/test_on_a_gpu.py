@@ -17,9 +17,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning"),
 ]
 
-SHORT = ["training.epochs=4", "objective.target=0.5", "gates.lr=0.05"]
+SHORT = ["training.epochs=4", "gates.lr=0.05"]
 KINDS = {
-    "budget": [],
+    "budget": ["objective.target=0.5"],
     "penalty, averaged": ["objective.kind=penalty", "objective.strength=5.0", "training.average=0.9"],
     "sgd": ["optimizer.kind=sgd", "optimizer.lr=0.05", "optimizer.schedule=cosine"],
     "augmented": ['data.augment=["crop", "flip", "cutout"]', "data.cutout_size=2", "data.crop_pad=1"],

@@ -70,7 +70,8 @@ def test_the_papers_rules_have_no_warm_up_and_slow_gates_are_given_time(dual, re
     sparsifier = make_gates(recipe, make_model(recipe), torch.zeros(1, 1, 8, 8))
     objective = make_objective(recipe, sparsifier, num_data=1000, steps=20_000)
     assert objective.target().tolist() == pytest.approx([0.3])
-    for _ in range(3000):  # gates that have not moved after a seventh of the training
+    for _ in range(3000):  # gates that have hardly moved after a seventh of the training
+        sparsifier.log_alpha.data -= 1e-6
         objective.update()
         objective.count()
     assert not recwarn.list

@@ -59,3 +59,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
             recipes.load(tmp_path / name)
     with pytest.raises(SettingError, match=r"digit: neither a recipe nor a TOML file; did you mean digits\?"):
         recipes.load("digit")
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"), [("penalty", "target=0.3"), ("constraint", "strength=2"), ("penalty", "objective.target=0.3")]
+)
+def test_settings_that_an_objective_does_not_have_are_refused(kind, setting):
+    with pytest.raises(SettingError, match=f"an objective of kind {kind} does not have one"):
+        recipes.load("digits", [f"objective.kind={kind}", setting])

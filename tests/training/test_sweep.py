@@ -1,5 +1,6 @@
 """Sweeps: every combination once, what is there is not trained again, and nothing outlives the process that asked."""
 
+import json
 import os
 import shutil
 import signal
@@ -34,6 +35,9 @@ def test_what_is_there_is_not_trained_again(tmp_path):
         with pytest.raises(ArgumentError, match="--resume"):
             sweep("digits", again, tmp_path, **settings)
     assert sweep("digits", over, tmp_path, resume=True, **settings) == first == told
+    more = sweep("digits", {"optimizer.lr": [0.1]}, tmp_path, resume=True, **settings)
+    assert more[:2] == first
+    assert [row["optimizer.lr"] for row in json.loads((tmp_path / "sweep.json").read_text())] == [0.01, 0.001, 0.1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -58,7 +58,8 @@ def compact_command(
         source = _run_of(folder)
         session = _restored(source, source.inputs(inputs)[0])
         multiple = round_to or source.recipe.shrink.round_to
-        small = compact(session.model, budget=_budget(session, budget, cost), round_to=multiple)
+        objective = _budget(session, budget, cost)
+        small = compact(session.model, budget=objective, round_to=multiple)
         difference = verify(session.model, small, source.inputs(inputs))
         storage.save(small, out)
         sizes = sizes_of(source, out, inputs)
@@ -66,7 +67,8 @@ def compact_command(
         typer.echo(json.dumps({"out": str(out), "difference": difference, **sizes}, indent=2))
         return
     Console().print(table_of(sizes))
-    typer.echo(f"{out}: its outputs are those of the gated network, but for {difference:.0e} relative")
+    moved = " with its gates as they were moved for the budget" if objective is not None else ""
+    typer.echo(f"{out}: its outputs are those of the gated network{moved}, but for {difference:.0e} relative")
 
 
 def _run_of(folder: Path) -> Source:

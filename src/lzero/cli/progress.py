@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lzero.training.loop import Step
     from lzero.training.together import Trial
 
+SHOWN = 2  # budgets beside a bar
 BETWEEN = 0.5  # seconds between two looks at the loss, for each of which a GPU has to be waited for
 
 
@@ -90,7 +91,7 @@ class _Shown:
             total = epochs * len(session.batches)
             self.tasks[title] = self.bar.add_task("", total=total, completed=session.step_number - 1, epoch="")
         if step.row is not None:
-            self.said = said(step.row)
+            self.said = in_short(step.row)
         elif monotonic() - self.looked < BETWEEN:
             return
         self.looked = monotonic()
@@ -104,6 +105,17 @@ def _print(step: Step, console: Console) -> None:
         epochs = step.session.recipe.training.epochs
         line = f"epoch {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
         console.print(line, soft_wrap=True, highlight=False)
+
+
+def in_short(row: dict[str, Any]) -> str:
+    """The facts that fit beside a bar, which must leave room for the time that is left.
+
+    >>> in_short({"error": 0.0067, "objective": {"groups": {"macs": {"expected": 0.184}}}})
+    'error 0.67%  macs 18.4%'
+    """
+    groups = list(row.get("objective", {}).get("groups", {}).items())
+    words = [f"{name} {group['expected']:.1%}" for name, group in groups[:SHOWN]]
+    return "  ".join([f"error {row['error']:.2%}", *words])
 
 
 def said(row: dict[str, Any]) -> str:

@@ -119,7 +119,9 @@ def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
     """A line for each combination, means over its seeds, and the spread of the error."""
     table = Table(*keys, "error", "± (seeds)", "of MACs", "of parameters", box=None)
     combinations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in rows:  # those of an earlier sweep over other settings are in the file alone
+        if any(key not in row for key in keys):
+            continue
         combinations.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
     for values, same in combinations.items():
         errors = [row["error"] for row in same]

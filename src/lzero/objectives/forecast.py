@@ -20,6 +20,9 @@ PATIENCE = 1000  # steps in which gates that are being closed must have moved
 LOOKS = 10  # in a training whose length is known; each makes a GPU wait once
 NEAR = 1.1  # times the target: what is no further away is left to the final projection
 
+STILL = "the gates have not moved at all"
+GATES_IN = "are they in the optimizer? It takes sparsifier.param_groups(lr=…), after sparsify"
+
 
 class Forecast:
     """Looks at the densities now and then, and warns once for each budget."""
@@ -48,9 +51,14 @@ class Forecast:
             pace = min(0.0, math.log(share / before))
             end = share * math.exp(pace * (self.steps - step) / self.every)
             hopeless = 2 * step >= self.steps and end > budget.share * NEAR
-        if hopeless:
-            self._warned.add(budget.name)
-            warnings.warn(self._message(budget, step, share, end), BudgetWarning, stacklevel=6)
+        if share == before:
+            self._warn(budget, f"{STILL} between steps {step - self.every} and {step}; {GATES_IN}")
+        elif hopeless:
+            self._warn(budget, self._message(budget, step, share, end))
+
+    def _warn(self, budget: Budget, message: str) -> None:
+        self._warned.add(budget.name)
+        warnings.warn(message, BudgetWarning, stacklevel=7)
 
     def _message(self, budget: Budget, step: int, share: float, end: float) -> str:
         kind = f"{UNITS[budget.cost]}" + (f" of {budget.name}" if budget.groups else "")
@@ -59,7 +67,7 @@ class Forecast:
         )
         return (
             f"the target of {budget.share:.1%} {kind} will not be met: {share:.1%} expected at step {step}{left}. "
-            "Give the gates a higher learning rate (param_groups(gate_lr=…): 0.05 with Adam, 1 and more with SGD), "
-            "train longer, or raise the target; compact(model, budget=objective) will meet it in any case, by closing "
+            "Give the gates a higher learning rate (0.05 with Adam, 1 and more with SGD: param_groups(gate_lr=…), or "
+            "gates.lr in a recipe), train longer, or raise the target; compacting will meet it in any case, by closing "
             "gates that are in use"
         )

@@ -172,8 +172,9 @@ class Objective(nn.Module):
         log_alpha = self.sparsifier.log_alpha.detach()
         bad = [group.name for group in self.sparsifier.groups if not log_alpha[group.span].isfinite().all()]
         loss_is_fine = self._task_loss is None or bool(self._task_loss.isfinite().all())
-        own = "the objective's term, from its multipliers or from weights," if loss_is_fine else "the task's loss"
-        what = f"the gates of {', '.join(bad)} are" if bad else f"{own} is"
+        what = "the objective's term, from its multipliers or from weights, is"
+        what = f"the gates of {', '.join(bad)} are" if bad else what
+        what = what if loss_is_fine else "the task's loss, which may come from the data, is"
         raise NotFiniteError(
             f"{what} not finite at step {self.steps}; go back to the last checkpoint and lower the learning rate, "
             "or look for what overflows with torch.autograd.set_detect_anomaly(True)"

@@ -33,11 +33,21 @@ def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
     3
     """
     settings = _settings(recipe)
+    changes = list(changes)
     for change in changes:
         _apply(settings, change)
     made = read(Recipe, settings)
     check(made)
+    _check_used(made.objective.kind, changes)
     return made
+
+
+def _check_used(kind: str, changes: Iterable[str]) -> None:
+    """Refuse to set what this kind of objective does not read."""
+    unused = {"penalty": "target", "constraint": "strength"}.get(kind)
+    if any(full_key(change.partition("=")[0]) == f"objective.{unused}" for change in changes):
+        advice = "choose another objective.kind, or leave it out"
+        raise SettingError(f"objective.{unused}: an objective of kind {kind} does not have one; {advice}")
 
 
 def _settings(recipe: str | Path) -> dict[str, Any]:

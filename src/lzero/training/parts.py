@@ -33,7 +33,8 @@ def make_model(recipe: Recipe) -> nn.Module:
     try:
         made = getattr(importlib.import_module(module), function)(**options)
     except (ImportError, AttributeError, TypeError) as error:
-        raise ArgumentError.about("model.name", expected="package.module:function", got=f"{name} ({error})") from error
+        expected, got = "package.module:function, importable from the working folder", f"{name} ({error})"
+        raise ArgumentError.about("model.name", expected=expected, got=got) from error
     if not isinstance(made, nn.Module):
         raise ArgumentError.about("model.name", expected="a function that makes a module", got=type(made).__name__)
     return made

@@ -62,10 +62,17 @@ def sweep(
         trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop
     ):
         on_trial(trial.row())
-    rows = [trial.row() for trial in trials]
+    rows = _added(table, [*over, SEED], [trial.row() for trial in trials])
     with write_atomically(table) as temporary:
         temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     return rows
+
+
+def _added(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
+    """The rows of a table, without those that are made anew, and the new ones."""
+    before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
+    made = [[row[key] for key in keys] for row in rows]
+    return [row for row in before if [row.get(key) for key in keys] not in made] + rows
 
 
 def plan(
