@@ -18,7 +18,7 @@ from lzero.files import write_atomically
 from lzero.formats import FORMATS, ExportError, Format, one_line, run
 from lzero.structure.capture import Inputs, as_tuple, capture
 from lzero.tensors import duplicate
-from lzero.verify import TOLERANCE
+from lzero.verify import tolerance_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,4 +162,4 @@ def _allowed(expected: Tensor) -> float:
     finite = expected[expected.isfinite()]
     if not finite.is_floating_point() or not finite.numel():
         return 0.0
-    return TOLERANCE.get(expected.dtype, 3e-2) * float(finite.abs().max())
+    return tolerance_of(expected.dtype) * float(finite.abs().max())

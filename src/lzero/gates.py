@@ -124,8 +124,9 @@ def _initial_log_alpha(keep_rate: float | None, prob_active: float | None, balan
         got = f"keep_rate={keep_rate} and prob_active={prob_active}"
         raise ArgumentError.about("keep_rate, prob_active", expected="one of them", got=got, advice=advice)
     if prob_active is not None:
-        return _logit("prob_active", prob_active) - balanced.prob_active.logit().item()
-    return _logit("keep_rate", DEFAULT_KEEP_RATE if keep_rate is None else keep_rate)
+        return balanced.log_alpha_at(_probability("prob_active", prob_active)).item()
+    rate = _probability("keep_rate", DEFAULT_KEEP_RATE if keep_rate is None else keep_rate)
+    return math.log(rate) - math.log1p(-rate)
 
 
 def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -135,7 +136,7 @@ def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _logit(argument: str, probability: float) -> float:
-    if not isinstance(probability, Real) or not 0 < probability < 1:
-        raise ArgumentError.about(argument, expected="a number between 0 and 1", got=repr(probability))
-    return math.log(probability) - math.log1p(-probability)
+def _probability(argument: str, number: float) -> float:
+    if not isinstance(number, Real) or not 0 < number < 1:
+        raise ArgumentError.about(argument, expected="a number between 0 and 1", got=repr(number))
+    return number

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from lzero.errors import ArgumentError
-from lzero.structure.sites import Pinned, Site, Slice
+from lzero.structure.sites import INPUTS_OF, Pinned, Site, Slice
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:
 
 def inputs_of(weight: str) -> str:
     """What the gates on a dense layer's inputs are called, by the name of its weight."""
-    return f"inputs of {weight.rpartition('.')[0] or weight}"
+    return INPUTS_OF + (weight.rpartition(".")[0] or weight)
 
 
 def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:

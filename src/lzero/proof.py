@@ -23,7 +23,7 @@ from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
-from lzero.tensors import duplicate
+from lzero.tensors import duplicate, full_name
 from lzero.verify import TOLERANCE, verify
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
     with sparsifier.bank.holding(sparsifier.model, gates), torch.no_grad():
         for path, module in sparsifier.model.named_modules():
             for name in module.__dict__.get("_lzero_factors", {}):
-                full = f"{path}.{name}" if path else name
+                full = full_name(path, name)
                 found[sparsifier.structure.aliases[full]] = gated(module, name).detach()
     return found
 

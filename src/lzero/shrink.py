@@ -17,6 +17,7 @@ from lzero.structure.frozen import Extent, Structure
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE, Ids
 from lzero.surgery import choose_inputs, cut
+from lzero.tensors import full_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +82,7 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequenc
     structure, done, buffers = sparsifier.structure, set[int](), dict[int, Tensor]()
     for path, module in sparsifier.model.named_modules():
         for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            first = structure.aliases.get(f"{path}.{name}" if path else name)
+            first = structure.aliases.get(full_name(path, name))
             if first not in structure.tensors:
                 continue
             if not isinstance(tensor, nn.Parameter):  # a new tensor, for all modules that share the old one

@@ -34,6 +34,7 @@ from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
+from lzero.tensors import full_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +130,7 @@ def _not_reached(model: nn.Module, analysis: Analysis) -> list[Pinned]:
 def _dense_weights(model: nn.Module, analysis: Analysis) -> set[str]:
     """The weights of dense layers used once: those that can be made to choose their inputs."""
     layers = [path for path, module in model.named_modules() if type(module) in (nn.Linear, IndexedLinear)]
-    names = {f"{path}.weight" if path else "weight" for path in layers}
+    names = {full_name(path, "weight") for path in layers}
     shared = [name for alias, name in analysis.aliases.items() if alias != name]
     alone = {name for name in names if analysis.aliases.get(name) == name and name not in shared}
     return alone & analysis.used_once()

@@ -21,7 +21,7 @@ from lzero.cutting import PLAN, plan_of
 from lzero.errors import ArgumentError, LzeroError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
-from lzero.tensors import saved_tensors
+from lzero.tensors import full_name, saved_tensors
 
 VERSION = 1
 KEY = "lzero"
@@ -136,7 +136,7 @@ def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[st
             f"{path}: made from another architecture: {name} has shape {expected} there, {got} in this model"
         )
     indices = _indices(model, tensors)
-    unknown = set(tensors) - set(have) - {f"{name}.index" if name else "index" for name in indices}
+    unknown = set(tensors) - set(have) - {full_name(name, "index") for name in indices}
     if unknown or set(have) - set(tensors):
         raise FileError(
             f"{path}: made from another architecture: {', '.join(sorted(unknown ^ set(have) - set(tensors)))}"
@@ -163,7 +163,7 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     made: dict[int, Any] = {}
     for path, module in model.named_modules():
         for name, old in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
-            full = f"{path}.{name}" if path else name
+            full = full_name(path, name)
             if id(old) not in made and full in tensors:
                 new = tensors[full] if old.is_meta else tensors[full].to(old.device)
                 made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new

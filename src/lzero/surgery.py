@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lzero.attention import make_slim
 from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
+from lzero.tensors import full_name
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
@@ -42,7 +43,7 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
     for path, module in model.named_modules():
         before = {name: tensor.shape for name, tensor in _own(module)}
         for name, old in _own(module):
-            full = f"{path}.{name}" if path else name
+            full = full_name(path, name)
             first = structure.aliases.get(full, full)
             if first not in structure.tensors:
                 continue
@@ -117,7 +118,7 @@ def _scaled(count: int, before: int, after: int, *, always: bool = False) -> int
 def choose_inputs(model: nn.Module, structure: Structure, decision: Decision) -> None:
     """Let dense layers whose inputs closed singly choose them from those that are left."""
     for path, module in model.named_modules():
-        where = Slice(structure.aliases.get(f"{path}.weight" if path else "weight", ""), 1)
+        where = Slice(structure.aliases.get(full_name(path, "weight"), ""), 1)
         if isinstance(module, nn.Linear) and (where in decision.columns or where in structure.inputs):
             index = chosen_inputs(module, structure, decision, where)
             if index is not None:

@@ -16,6 +16,7 @@ from lzero.attention import SlimAttention
 from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
 from lzero.surgery import SIZES, adapt, chosen_inputs
+from lzero.tensors import full_name
 from lzero.wiring import gate_tables
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Layout:
             tensors = []
             for held, is_buffer in ((module._parameters, False), (module._buffers, True)):
                 for name in held:
-                    first = self.structure.aliases.get(f"{path}.{name}" if path else name, "")
+                    first = self.structure.aliases.get(full_name(path, name), "")
                     dims = tuple(self._sliced_dims(first))
                     tensors += [Sliced(held, name, dims, is_buffer)] if dims else []
             found += [(module, tensors)] if tensors else []

@@ -14,6 +14,11 @@ from torch.utils._pytree import tree_leaves
 AnyT = TypeVar("AnyT")
 
 
+def full_name(path: str, name: str) -> str:
+    """What a model calls a tensor of its module at this path."""
+    return f"{path}.{name}" if path else name
+
+
 def at_least_single(moved: Tensor, before: Tensor) -> Tensor:
     """What `Module.to` made of a tensor, but never in half precision, in which the steps of log α are lost."""
     is_half = moved.is_floating_point() and moved.dtype.itemsize < torch.float32.itemsize

@@ -16,7 +16,8 @@ from lzero.structure.capture import Inputs, as_tuple, evaluating, keeping_attrib
 from lzero.tensors import duplicate
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative; half precision rounds at every step
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative
+HALF = 3e-2  # that of half precision, which rounds at every step
 
 
 class VerificationError(LzeroError):
@@ -36,13 +37,18 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
     positional = as_tuple(inputs)
     with _gates_of(model, small):
         worst, kinds = _compared(model, small, positional)
-        allowed = max((TOLERANCE.get(kind, 3e-2) for kind in kinds), default=0.0) if tolerance is None else tolerance
+        allowed = max(map(tolerance_of, kinds), default=0.0) if tolerance is None else tolerance
         if not worst <= allowed and torch.float32 in kinds:
             # GPUs round products to ten bits (TF32), by other algorithms for other sizes: let double precision decide.
             worst, _ = _compared(_double(model), _double(small), tree_map(_double, positional))
     if not worst <= allowed:
         raise VerificationError(f"the outputs differ by {worst:.1e} relative, more than {allowed:.0e}")
     return worst
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    """How far outputs of this type may differ, relative to the largest."""
+    return TOLERANCE.get(dtype, HALF)
 
 
 def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, set[torch.dtype]]:

@@ -40,7 +40,10 @@ def compact_command(
         str | None,
         typer.Option(help="What may be left: 0.1, 10% or 50000; else as the recipe has it.", show_default=False),
     ] = None,
-    cost: Annotated[str, typer.Option(help="What the budget counts.", metavar="|".join(UNITS))] = "macs",
+    cost: Annotated[
+        str | None,
+        typer.Option(help="What the budget counts; macs if not given.", metavar="|".join(UNITS), show_default=False),
+    ] = None,
     round_to: Annotated[
         int | None,
         typer.Option(help="Keep widths divisible by this; else as the recipe has it.", min=1, show_default=False),
@@ -78,11 +81,13 @@ def _run_of(folder: Path) -> Source:
     return source
 
 
-def _budget(session: Session, text: str | None, cost: str) -> Objective | None:
+def _budget(session: Session, text: str | None, cost: str | None) -> Objective | None:
     """The budget asked for, else that of the recipe, if it has one."""
     assert session.sparsifier is not None  # noqa: S101 (checked when the session was restored)
     if text is not None:
-        return Constraint(session.sparsifier, _target(text), check_cost(cost))
+        return Constraint(session.sparsifier, _target(text), check_cost(cost or "macs"))
+    if cost is not None:
+        raise ArgumentError.about("--cost", expected="--budget beside it", got=cost, advice="the recipe's has its own")
     return session.objective if session.objective is not None and session.objective.budgets else None
 
 

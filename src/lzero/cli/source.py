@@ -14,7 +14,7 @@ import typer
 from torch import Tensor, nn
 
 from lzero import recipes, storage, zoo
-from lzero.data.sources import SOURCES
+from lzero.data.sources import SHAPES
 from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import Recipe
 from lzero.recipes.recipe import Model
@@ -24,7 +24,6 @@ from lzero.training.parts import make_model, start_from
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SHAPES = {"digits": (1, 8, 8)} | {name: source.shape for name, source in SOURCES.items()}
 KINDS = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
 
 Name = Annotated[

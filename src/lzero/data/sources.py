@@ -155,3 +155,4 @@ CIFAR100 = Source(
 )
 
 SOURCES = {source.name: source for source in (MNIST, FASHION_MNIST, CIFAR10, CIFAR100)}
+SHAPES = {"digits": (1, 8, 8)} | {name: source.shape for name, source in SOURCES.items()}  # of one example

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -85,6 +86,15 @@ class HardConcrete(Rectified):
     def _noise_free(self) -> Tensor:
         """$\\sigma(\\log\\alpha)(\\zeta-\\gamma)+\\gamma$ (Eq. 13: without the temperature)."""
         return torch.sigmoid(self.log_alpha) * (self.zeta - self.gamma) + self.gamma
+
+    def log_alpha_at(self, prob_active: float) -> Tensor:
+        """The log α at which gates are active so often: $\\operatorname{logit} P + \\beta \\log(-\\gamma / \\zeta)$.
+
+        >>> HardConcrete(HardConcrete(torch.zeros(())).log_alpha_at(0.9)).prob_active
+        tensor(0.9000)
+        """
+        odds = math.log(prob_active) - math.log1p(-prob_active)
+        return odds + self.base.cdf_logit(0.0) + self.log_alpha  # the sum of the last two is the same for all log α
 
     def log_alpha_for(self, value: Tensor, estimator: Estimator) -> Tensor:
         """The log α at which the estimator gives a value in 0 … 1: of all that give 0 or 1, the nearest to the middle.

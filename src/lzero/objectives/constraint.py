@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -136,6 +137,15 @@ class Constraint(Objective):
         realised = self._meter.shares(self.open_gates())
         names = tuple(f"{b.cost} of {b.name}" if b.groups else b.cost for b in self.budgets)
         return Record(self.steps, names, term, expected, realised, violation, self.multiplier.clone(), self._task_loss)
+
+
+def target_of(expected: float, violation: float, kind: Violation) -> float:
+    """The target that a share was compared with when this was its violation.
+
+    >>> target_of(0.5, 0.2, "difference")
+    0.3
+    """
+    return expected - violation if kind == "difference" else expected * math.exp(-violation)
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:

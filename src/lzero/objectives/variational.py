@@ -95,12 +95,13 @@ def _locations(sparsifier: Sparsifier, prior: float | Mapping[str, float]) -> di
         raise ArgumentError.about(
             "prior", expected="one for every group", got=f"none for {min(missing)}", advice=advice
         )
-    balanced = sparsifier.bank.law(torch.zeros((), dtype=torch.float64)).prob_active.logit().item()
-    return {name: _logit(by_glob[glob]) - balanced for glob, found in matched.items() for name in found}
+    law = sparsifier.bank.law(torch.zeros((), dtype=torch.float64))
+    at = {glob: law.log_alpha_at(_probability(by_glob[glob])).item() for glob in matched}
+    return {name: at[glob] for glob, found in matched.items() for name in found}
 
 
-def _logit(probability: float) -> float:
-    if isinstance(probability, bool) or not (isinstance(probability, int | float) and 0 < probability < 1):
+def _probability(number: float) -> float:
+    if isinstance(number, bool) or not (isinstance(number, int | float) and 0 < number < 1):
         expected = "a probability of being active between 0 and 1, or a law"
-        raise ArgumentError.about("prior", expected=expected, got=repr(probability))
-    return math.log(probability) - math.log1p(-probability)
+        raise ArgumentError.about("prior", expected=expected, got=repr(number))
+    return number

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
+from lzero.objectives.constraint import target_of
 from lzero.report.charts import Chart, draw
 from lzero.report.columns import Series, Time
 from lzero.report.run import inside, number
@@ -94,9 +94,7 @@ def _target(run: Run, group: object) -> float | None:
     expected, violation = number(inside(group, "expected")), number(inside(group, "violation"))
     if run.recipe.objective.kind != "constraint" or expected is None or violation is None:
         return None
-    if run.recipe.objective.violation == "difference":
-        return number(expected - violation)
-    return number(expected * math.exp(-violation)) if abs(violation) < 100 else None
+    return number(target_of(expected, violation, run.recipe.objective.violation)) if abs(violation) < 100 else None
 
 
 def _multiplier(run: Run, group: str) -> Chart | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lzero.data.sources import SOURCES
+from lzero.data.sources import SHAPES
 from lzero.report.run import RunError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from lzero.report.run import Run
 
-SHAPES = {"digits": (1, 8, 8)} | {name: source.shape for name, source in SOURCES.items()}
 CHANNELS = {1: ("",), 3: ("red", "green", "blue")}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
+from lzero.objectives.constraint import target_of
 from lzero.recipes.settings import as_toml
 from lzero.training.loop import dense_recipe
 
@@ -106,8 +106,7 @@ def _errors_within(rows: Sequence[dict[str, Any]], aim: Aim) -> list[float]:
 
 def _target(group: dict[str, float], aim: Aim) -> float:
     """The share that a group was to have, from how far it was from it; a millionth more, for rounding."""
-    expected, violation = group["expected"], group["violation"]
-    return (expected - violation if aim.violation == "difference" else expected * math.exp(-violation)) + 1e-6
+    return target_of(group["expected"], group["violation"], aim.violation) + 1e-6
 
 
 def _curves(rows: Sequence[dict[str, Any]]) -> dict[str, list[float | None]]:

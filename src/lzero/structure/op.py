@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lzero.errors import UnsupportedError
 from lzero.structure.units import Dim, Ids, Units, free
+from lzero.tensors import full_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +141,7 @@ class Op:
         known = self._findings.indices.get(index) if isinstance(index, Node) else None
         if known is None:
             return None
-        given = self._findings.inputs.setdefault(f"{self.path}.weight" if self.path else "weight", dim)
+        given = self._findings.inputs.setdefault(full_name(self.path, "weight"), dim)
         if given is not dim:  # a layer that is called twice chooses the same positions of both
             self.unite(given, dim)
         return dim.positions(known)

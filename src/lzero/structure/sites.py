@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from lzero.structure.analysis import Analysis
 
+INPUTS_OF = "inputs of "  # a layer: what units are called that no layer makes
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -114,7 +116,7 @@ def _is_inner(analysis: Analysis, label: int, consumers: list[Slice]) -> bool:
 def _unique_name(holders: list[Slice], consumers: list[Slice], taken: set[str], suffix: str) -> str:
     """The path of the module that makes the units; a number behind it where one module makes several kinds."""
     base = (holders or consumers)[0].tensor.rpartition(".")[0] or (holders or consumers)[0].tensor
-    base = (base if holders else f"inputs of {base}") + suffix
+    base = (base if holders else INPUTS_OF + base) + suffix
     name, count = base, 1
     while name in taken:
         count += 1

@@ -12,6 +12,7 @@ from lzero import storage
 from lzero.cutting import plan_of
 from lzero.latency import latency, machine
 from lzero.measure import measure
+from lzero.structure.sites import INPUTS_OF
 
 if TYPE_CHECKING:
     from torch import nn
@@ -109,5 +110,5 @@ def layers_of(small: nn.Module, widths: dict[str, int]) -> tuple[Layer, ...]:
 
 def _inputs(small: nn.Module, name: str) -> int | None:
     """The inputs that a dense layer reads, where the name is of such."""
-    layer = name.removeprefix("inputs of ")
+    layer = name.removeprefix(INPUTS_OF)
     return None if layer == name else small.get_parameter(f"{layer}.weight").shape[1]
