@@ -60,6 +60,14 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_one_that_was_not(workers, 
     ]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_training_that_fails_does_so_after_the_others(workers, tmp_path):
+    over = {"objective.target": [1.5, 1.0]}
+    with pytest.raises(LzeroError, match=r"target=1.5,seed=0: target: expected a share .* whole number .* got 1.5"):
+        sweep("digits", over, tmp_path, changes=["training.epochs=1"], accelerator="cpu", workers=workers)
+    assert [row["objective.target"] for row in json.loads((tmp_path / "sweep.json").read_text())] == [1.0]
+
+
 def test_warnings_of_processes_are_told_with_the_name_of_the_training(tmp_path):
     with pytest.warns(BudgetWarning, match="^target=0.02,seed=[01]: the "):
         sweep("digits", {"target": [0.02]}, tmp_path, seeds=2, changes=SLOW, accelerator="cpu", workers=2)

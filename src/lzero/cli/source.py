@@ -113,6 +113,22 @@ def find(name: str) -> Source:
     raise ArgumentError.about("SOURCE", expected=expected, got=name, advice=advice)
 
 
+def recipe_of(text: str, changes: Sequence[str]) -> tuple[str, list[str]]:
+    """A recipe and changes to it; a function that makes a network of one's own is a change to the default recipe."""
+    if ":" not in text or text.endswith(".toml"):
+        return text, list(changes)
+    return recipes.DEFAULT, [f"model.name={text}", "model.options={}", *changes]
+
+
+def short_name(text: str) -> str:
+    """What a folder is called after a recipe, a file or a function.
+
+    >>> short_name("package.models:make_net"), short_name("settings/mine.toml")
+    ('make_net', 'mine')
+    """
+    return Path(text if text.endswith(".toml") else text.rpartition(":")[2]).stem
+
+
 def check_out(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
     """Refuse a file of another kind, or one that is there already."""
     if path.suffix not in suffixes:

@@ -16,7 +16,7 @@ from rich.table import Table
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress_of_many
-from lzero.cli.source import working_folder_importable
+from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import SettingError, full_key, names
 
 RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
@@ -24,7 +24,13 @@ RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
 
 @app.command("sweep")
 def sweep_command(
-    recipe: Annotated[str, typer.Argument(help=f"A TOML file, or one of {', '.join(names())}.", metavar="RECIPE")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help=f"A TOML file, one of {', '.join(names())}, or package.module:function that makes a network.",
+            metavar="RECIPE",
+        ),
+    ],
     over: Annotated[
         list[str],
         typer.Option(
@@ -56,10 +62,11 @@ def sweep_command(
         from lzero.training.sweep import sweep  # heavy: Fabric
 
         values = _all_parsed(over)
-        folder = out or Path("runs") / f"{Path(recipe).stem}-sweep"
+        folder = out or Path("runs") / f"{short_name(recipe)}-sweep"
+        name, changed = recipe_of(recipe, changes or [])
         with interruptible("the same command and --resume") as should_stop, progress_of_many(console) as on_plan:
             rows = sweep(
-                recipe, values, folder, seeds=seeds, changes=changes or [], workers=workers, resume=resume,
+                name, values, folder, seeds=seeds, changes=changed, workers=workers, resume=resume,
                 data_dir=data_dir, accelerator=accelerator, on_plan=on_plan, should_stop=should_stop,
                 on_trial=lambda row: _print(row, list(values), console),
             )  # fmt: skip

@@ -13,13 +13,11 @@ from rich.table import Table
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress
-from lzero.cli.source import working_folder_importable
-from lzero.recipes import load, names
+from lzero.cli.source import recipe_of, short_name, working_folder_importable
+from lzero.recipes import DEFAULT, load, names
 
 if TYPE_CHECKING:
     from lzero.training import Outcome
-
-DEFAULT = names()[0]
 
 
 @app.command("train")
@@ -59,8 +57,9 @@ def train_command(
         from lzero.training.folder import RunFolder
         from lzero.training.processes import is_first
 
-        name, changed = _named(recipe, changes or [], init)
-        folder = out or Path("runs") / Path(name if ":" not in recipe else recipe.rpartition(":")[2]).stem
+        begun = [] if init is None else [f"model.init={json.dumps(str(init))}"]
+        name, changed = recipe_of(recipe, [*(changes or []), *begun])
+        folder = out or Path("runs") / short_name(recipe)
         if resume and is_first() and not RunFolder(folder).config.exists():
             console.print(f"{folder}: no run to go on with; a new one begins", soft_wrap=True, highlight=False)
         with interruptible(f"the same command and --resume ({folder})") as should_stop, progress(console) as on_step:
@@ -78,14 +77,6 @@ def train_command(
     console.print(_table(outcome))
     console.print(f"The network: {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
     console.print(f"The report:  {page}", soft_wrap=True, highlight=False)
-
-
-def _named(recipe: str, changes: list[str], init: Path | None) -> tuple[str, list[str]]:
-    """The recipe, and the changes that stand for a network of one's own and its weights."""
-    if ":" in recipe and not recipe.endswith(".toml"):
-        changes = [f"model.name={recipe}", "model.options={}", *changes]
-        recipe = DEFAULT
-    return recipe, [*changes, *([] if init is None else [f"model.init={json.dumps(str(init))}"])]
 
 
 def _page(folder: Path) -> str:

@@ -36,7 +36,8 @@ def sweep(
     """Train a recipe for all combinations of settings and seeds; `sweep.json` in the folder holds a row for each.
 
     Trainings that are in the folder already are not repeated with `resume`; those that were interrupted go on. When
-    `should_stop()` is true, all write a checkpoint, and KeyboardInterrupt is raised.
+    `should_stop()` is true, all write a checkpoint, and KeyboardInterrupt is raised. One that fails, as with a target
+    that cannot be met, does so after all others have been trained.
 
     >>> import tempfile
     >>> short = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
@@ -58,21 +59,25 @@ def sweep(
         if trial.is_finished:
             RunFolder(trial.folder).check(trial.recipe, resume=True)
     on_plan(trials)
-    for trial in train_all(
-        trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop
-    ):
-        on_trial(trial.row())
-    rows = _added(table, [*over, SEED], [trial.row() for trial in trials])
-    with write_atomically(table) as temporary:
-        temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    try:
+        for trial in train_all(
+            trials, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop
+        ):
+            on_trial(trial.row())
+    finally:  # also what was finished before an interrupt, or beside a training that failed
+        rows = _tabled(table, [*over, SEED], [trial.row() for trial in trials if trial.is_finished])
     return rows
 
 
-def _added(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
-    """The rows of a table, without those that are made anew, and the new ones."""
+def _tabled(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
+    """The rows of a table, without those that are made anew, and the new ones; it is written where there are any."""
     before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
     made = [[row[key] for key in keys] for row in rows]
-    return [row for row in before if [row.get(key) for key in keys] not in made] + rows
+    rows = [row for row in before if [row.get(key) for key in keys] not in made] + rows
+    if rows:
+        with write_atomically(table) as temporary:
+            temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    return rows
 
 
 def plan(

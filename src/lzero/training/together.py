@@ -74,7 +74,8 @@ def train_all(
 ) -> Iterator[Trial]:
     """Train what is not finished yet, `workers` at a time; each is given out when it is done.
 
-    When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised.
+    When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised. Errors of single
+    trainings are raised when the others are done.
     """
     left = [trial for trial in trials if not trial.is_finished]
     on_gpu = torch.cuda.is_available() and accelerator != "cpu"
@@ -110,14 +111,18 @@ class Pool:
         return self._in_processes(trials, count, environment) if count > 1 else self._here(trials)
 
     def _here(self, trials: Sequence[Trial]) -> Iterator[Trial]:
-        before = torch.get_num_threads()
+        before, failed = torch.get_num_threads(), list[LzeroError]()
         for trial in trials:
             torch.set_num_threads(self.threads or before)
             try:
                 _fit(trial, self.data_dir, self.accelerator, self.should_stop)
+            except LzeroError as error:
+                failed.append(error)
+                continue
             finally:
                 torch.set_num_threads(before)
             yield trial
+        _raise_all(failed)
 
     def _in_processes(self, trials: Sequence[Trial], count: int, environment: Mapping[str, str]) -> Iterator[Trial]:
         how: dict[str, Any] = {"initializer": _begin_process, "initargs": (environment, self.threads)}
@@ -143,16 +148,28 @@ class Pool:
 
 
 def _finished(running: set[Future[tuple[Trial, Told]]], should_stop: Callable[[], bool]) -> Iterator[Trial]:
-    """Trainings as they finish, with their warnings."""
+    """Trainings as they finish, with their warnings; after all of them, what went wrong."""
+    failed: list[LzeroError] = []
     while running:
         done, running = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
         for future in done:
-            trial, told = future.result()
+            try:
+                trial, told = future.result()
+            except LzeroError as error:
+                failed.append(error)
+                continue
             for message, category in told:
                 warnings.warn(f"{trial.folder.name}: {message}", category, stacklevel=2)
             yield trial
         if running and should_stop():
             raise KeyboardInterrupt
+    _raise_all(failed)
+
+
+def _raise_all(errors: Sequence[LzeroError]) -> None:
+    """What went wrong in single trainings, in one error."""
+    if errors:
+        raise LzeroError("\n".join(map(str, errors)))
 
 
 @contextmanager
