@@ -87,6 +87,6 @@ def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
     if projection.in_use > TOLERATED * gates:
         advice = "train longer with the constraint, or give the gates a higher learning rate"
         if not budget.steps:
-            advice = "this objective has not taken a step: call objective.step() after each optimizer.step()"
+            advice = "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
         message = f"the budget was met by closing {projection.in_use} of {gates} gates that were in use; {advice}"
         warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=3)
