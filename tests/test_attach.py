@@ -489,6 +489,11 @@ def test_under_autocast_only_what_multiplies_is_cast(units):
         assert each.kinds[-1] == torch.float32
 
 
+def test_weights_that_multiply_are_cast_with_their_gates(lenet):
+    with torch.autocast("cpu", torch.bfloat16), sparsifier_of(lenet[0]).drawn():
+        assert {lenet[0][3].weight.dtype, lenet[0][-1].weight.dtype} == {torch.bfloat16}
+
+
 def test_a_tied_weight_is_read_under_any_of_its_names():
     assert "not used" not in str(sparsify(Tied(), torch.randint(11, (3, 5))).plan())
 

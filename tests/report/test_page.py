@@ -13,6 +13,8 @@ import torch
 
 import lzero
 from lzero.report.page import write_page
+from lzero.report.run import read_run
+from lzero.report.summary import budget
 from tests.report.runs import outcome, row, write_run
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -255,3 +257,10 @@ def test_without_jinja2_the_extra_is_named(monkeypatch):
     monkeypatch.delitem(sys.modules, "lzero.report.page")
     with pytest.raises(lzero.LzeroError, match=r'pip install "lzero\[plots\]"'):
         importlib.import_module("lzero.report.page")
+
+
+@pytest.mark.parametrize(("error", "told"), [(0.0067, False), (0.095, True)])
+def test_what_fitting_the_budget_cost_is_told_where_it_is_much(error, told, tmp_path):
+    result = outcome(compacted={"params": 14_726, "macs": 234_551, "error": error, "latency": 0.0016})
+    run = read_run(write_run(tmp_path / "run", result=result))
+    assert ("took the error from 8.33\N{NO-BREAK SPACE}% to 9.5" in budget(run)) is told

@@ -53,6 +53,8 @@ def train_command(
     """Train a network by a recipe to the size it asks for, and leave the compacted network in the run folder."""
     console = Console(stderr=as_json)
     with errors_for_people(), warnings_for_people(console), working_folder_importable():
+        from lzero.report.run import read_run
+        from lzero.report.summary import price_of_fitting
         from lzero.training import fit  # heavy: Fabric
         from lzero.training.folder import RunFolder
         from lzero.training.processes import is_first
@@ -70,11 +72,13 @@ def train_command(
             )  # fmt: skip
         if not is_first():
             return
-        page = _page(folder)
+        page, price = _page(folder), price_of_fitting(read_run(folder))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict(), indent=2))
         return
     console.print(_table(outcome))
+    if price:
+        console.print(f"The budget was met in the end.{price}", style="yellow", soft_wrap=True, highlight=False)
     console.print(f"The network: {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
     console.print(f"The report:  {page}", soft_wrap=True, highlight=False)
 

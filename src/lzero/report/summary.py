@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from lzero.report.run import Run
 
+WORTH_A_WORD = 0.01  # of error
 COSTS = {"params": "parameters", "macs": "MACs"}
 
 
@@ -83,7 +84,16 @@ def budget(run: Run) -> str:
     cost = {"l0": "gated parameters"}.get(aim.cost) or COSTS[aim.cost]
     where = " in each layer" if aim.per == "layer" else ""
     fit = "borderline gates close, or open again, at the end to fit it"
-    return f"The budget was {allowed} {'of the ' if share else ''}{cost}{where}; {fit}."
+    return f"The budget was {allowed} {'of the ' if share else ''}{cost}{where}; {fit}.{price_of_fitting(run)}"
+
+
+def price_of_fitting(run: Run) -> str:
+    """What the last step to the budget cost, where that is worth a word: gates had not got there by themselves."""
+    before, after = (error_of(run.rows[-1]) if run.rows else None), _of(run, "compacted", "error")
+    if before is None or after is None or after <= before + WORTH_A_WORD:
+        return ""
+    advice = "gates had not got there by themselves: train longer, or give them a higher rate (gates.lr)"
+    return f" That took the error from {percent(before)} to {percent(after)}; {advice}."
 
 
 def _so_far(run: Run) -> str:
