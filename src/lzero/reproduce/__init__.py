@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lzero.errors import ArgumentError, MissingExtraError
@@ -46,15 +47,12 @@ def reproduce(
     where they were interrupted. Small versions have a folder of their own.
     """
     out = out / "quick" if quick else out
+    say = partial(console.print, highlight=False, soft_wrap=True, markup=False)
     for name in names:
         _check_name(name)
         if name in FIGURES:
             _check_free(out / f"{name}.png", overwrite=overwrite)
-    experiments = [experiment for name, experiment in EXPERIMENTS.items() if name in names]
-    chosen = [experiment for experiment in experiments if _has_chosen(experiment, only)]
-    if experiments and not chosen:
-        labels = ", ".join(dict.fromkeys(repr(row.label) for experiment in experiments for row in experiment.rows))
-        raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
+    chosen = _chosen(names, only)
     if "law" in names:
         from lzero.report.law_table import law_table
 
@@ -65,24 +63,28 @@ def reproduce(
         run(
             experiment, out, only=only, quick=quick, seeds=seeds, data_dir=data_dir, accelerator=accelerator,
             workers=workers, on_plan=on_plan, should_stop=should_stop,
-            on_record=lambda record: console.print(_said(record), highlight=False, soft_wrap=True, markup=False),
+            on_record=lambda record: say(_said(record)),
         )  # fmt: skip
-        console.print(
-            (out / f"{experiment.name}.md").read_text(encoding="utf-8"), highlight=False, soft_wrap=True, markup=False
-        )
+        say((out / f"{experiment.name}.md").read_text(encoding="utf-8"))
     for name in (name for name in FIGURES if name in names):  # last: they show what the experiments gave
         draw(name, out)
-        console.print(
-            f"{name}: {out / name}.png, and in SVG, light and dark", highlight=False, soft_wrap=True, markup=False
-        )
+        say(f"{name}: {out / name}.png, and in SVG, light and dark")
     if out.is_dir():
-        console.print(f"All of it: {_page(out)}", highlight=False, soft_wrap=True, markup=False)
+        say(f"All of it: {_page(out)}")
 
 
-def _has_chosen(experiment: Experiment, only: Sequence[str]) -> bool:
-    from lzero.reproduce.running import is_chosen
+def _chosen(names: Sequence[str], only: Sequence[str]) -> list[Experiment]:
+    """The named experiments that have rows of these labels; refused where none has."""
+    experiments = [experiment for name, experiment in EXPERIMENTS.items() if name in names]
+    if not experiments:
+        return []
+    from lzero.reproduce.running import is_chosen  # heavy: Fabric
 
-    return any(is_chosen(row.label, only) for row in experiment.rows)
+    chosen = [each for each in experiments if any(is_chosen(row.label, only) for row in each.rows)]
+    if not chosen:
+        labels = ", ".join(dict.fromkeys(repr(row.label) for experiment in experiments for row in experiment.rows))
+        raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
+    return chosen
 
 
 def _page(out: Path) -> str:

@@ -78,30 +78,37 @@ def fit(
     dataset = data.load(recipe.data.name, data_dir) if dataset is None else dataset
     place: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "strategy": strategy}
     again: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-    follow: dict[str, Any] = {"on_step": on_step, "on_epoch": on_epoch, "should_stop": should_stop}
     dense_error = None
     if compare:
-        beside = None
-        if folder is not None:
-            RunFolder(Path(folder)).check(recipe, **again)  # before the time of a whole training is spent
-            beside = Path(folder) / "dense"
-        own: dict[str, Any] = {"model": copy.deepcopy(model), "dataset": dataset}
-        every: dict[str, Any] = {"checkpoint_seconds": checkpoint_seconds}
-        dense_error = fit(dense_recipe(recipe), beside, **own, **place, **again, **every, **follow).compacted.error
+        follow: dict[str, Any] = {"on_step": on_step, "on_epoch": on_epoch, "should_stop": should_stop}
+        same = {"model": copy.deepcopy(model), "dataset": dataset, "checkpoint_seconds": checkpoint_seconds}
+        dense_error = _dense_error(recipe, folder, again, **same, **place, **follow)
     with side_stream(accelerator), fastest_kernels() if accelerator != "cpu" else nullcontext():
         session = build(recipe, dataset, model, **place)
         run = None if folder is None else RunFolder(Path(folder), writes=session.fabric.is_global_zero)
         with nullcontext() if run is None else run.opened(recipe, **again):
             begin(session, run, resume=resume)
             for step in training(session, run, checkpoint_seconds):
-                if on_step is not None:
-                    on_step(step)
-                if step.row is not None and on_epoch is not None:
-                    on_epoch(step.row)
+                _tell(step, on_step, on_epoch)
                 if _agreed(session, should_stop()):
                     save(session, run)
                     raise KeyboardInterrupt
             return finish(session, run, dense_error)
+
+
+def _dense_error(recipe: Recipe, folder: str | Path | None, again: dict[str, Any], **same: Any) -> float | None:
+    """The error of the same training without gates, in a folder within."""
+    if folder is None:
+        return fit(dense_recipe(recipe), **same).compacted.error
+    RunFolder(Path(folder)).check(recipe, **again)  # before the time of a whole training is spent
+    return fit(dense_recipe(recipe), Path(folder) / "dense", **again, **same).compacted.error
+
+
+def _tell(step: Step, on_step: Callable[[Step], None] | None, on_epoch: OnEpoch | None) -> None:
+    if on_step is not None:
+        on_step(step)
+    if step.row is not None and on_epoch is not None:
+        on_epoch(step.row)
 
 
 def begin(session: Session, run: RunFolder | None, *, resume: bool) -> None:
