@@ -147,7 +147,7 @@ def test_code_that_insists_on_its_precision_is_proven_in_it():
     small = lzero.compact(model)
     assert torch.equal(torch.rand(1), expected)  # the proof's numbers are its own
     assert small.first.out_features == 11
-    assert Proof(sparsifier, decide(sparsifier))._trial.inputs[0].dtype == torch.float32
+    assert Proof(sparsifier, decide(sparsifier))._rehearsal.inputs[0].dtype == torch.float32
     assert not model.second.weight.any()
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SCALE = 0.1  # of what takes the place of zeros: as large as weights are, so that nothing overflows
 
 
-class Trial(NamedTuple):
+class Rehearsal(NamedTuple):
     """The same cut elsewhere: a network with its gates folded in, what the cut leaves of it, and inputs for both."""
 
     dense: nn.Module
@@ -50,9 +50,9 @@ class Proof:
         """What goes wrong when the cut model runs; None where its outputs are right."""
         try:
             verify(self._sparsifier.model, small, self._sparsifier.example_inputs)
-            if self._trial is not None:
-                copy_sizes(small, self._trial.small)
-                verify(*self._trial)
+            if self._rehearsal is not None:
+                copy_sizes(small, self._rehearsal.small)
+                verify(*self._rehearsal)
         except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
             return described(error)
         return self._failure_in_training(small)
@@ -60,12 +60,12 @@ class Proof:
     def check_graph(self, graph: nn.Module) -> None:
         """The same for a graph of the cut model, which may have single precision written in; raises."""
         verify(self._sparsifier.model, graph, self._sparsifier.example_inputs)
-        if self._trial is None:
+        if self._rehearsal is None:
             return
-        other = duplicate(graph, graph).to(next(self._trial.small.parameters()))
-        other.load_state_dict(self._trial.small.state_dict(), strict=False)
-        if _outputs_in_mode(other, self._trial.inputs, training=False) is not None:
-            verify(self._trial.dense, other, self._trial.inputs, tolerance=TOLERANCE[torch.float32])
+        other = duplicate(graph, graph).to(next(self._rehearsal.small.parameters()))
+        other.load_state_dict(self._rehearsal.small.state_dict(), strict=False)
+        if _outputs_in_mode(other, self._rehearsal.inputs, training=False) is not None:
+            verify(self._rehearsal.dense, other, self._rehearsal.inputs, tolerance=TOLERANCE[torch.float32])
 
     def _failure_in_training(self, small: nn.Module) -> str | None:
         if self._training is None:
@@ -75,38 +75,40 @@ class Proof:
             return "in training it reads units that it does not read in evaluation"
         if _shapes(got) != _shapes(self._training):
             return "in training it returns units that it does not return in evaluation"
-        if self._trial is None or self._draws_noise:
+        if self._rehearsal is None or self._draws_noise:
             return None
-        again = _outputs_in_mode(self._trial.small, self._trial.inputs, training=True)
+        again = _outputs_in_mode(self._rehearsal.small, self._rehearsal.inputs, training=True)
         return None if again is not None and _are_close(again, self._training) else "in training its outputs differ"
 
     @cached_property
     def _training(self) -> list[Tensor] | None:
         """What the model returns in training."""
-        if self._trial is not None:
-            return _outputs_in_mode(self._trial.dense, self._trial.inputs, training=True)
+        if self._rehearsal is not None:
+            return _outputs_in_mode(self._rehearsal.dense, self._rehearsal.inputs, training=True)
         return _outputs_in_mode(plain_copy(self._sparsifier), self._sparsifier.example_inputs, training=True)
 
     @cached_property
     def _draws_noise(self) -> bool:
         """Whether training is never twice the same, as with dropout: then only shapes can be compared."""
-        if self._trial is None or self._training is None:
+        if self._rehearsal is None or self._training is None:
             return True
-        other = _outputs_in_mode(self._trial.dense, self._trial.inputs, training=True, seed=1)
+        other = _outputs_in_mode(self._rehearsal.dense, self._rehearsal.inputs, training=True, seed=1)
         return other is None or not _are_close(other, self._training)
 
     @cached_property
-    def _trial(self) -> Trial | None:
+    def _rehearsal(self) -> Rehearsal | None:
         """In double precision, or in the model's own where its code insists on that; None where neither runs."""
         for is_double in (True, False):
             try:
-                trial = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
-                with in_mode(trial.dense, training=False), torch.no_grad(), torch.random.fork_rng():
-                    outputs = [leaf for leaf in tree_leaves(trial.dense(*trial.inputs)) if isinstance(leaf, Tensor)]
+                rehearsal = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
+                with in_mode(rehearsal.dense, training=False), torch.no_grad(), torch.random.fork_rng():
+                    outputs = [
+                        leaf for leaf in tree_leaves(rehearsal.dense(*rehearsal.inputs)) if isinstance(leaf, Tensor)
+                    ]
             except Exception:  # noqa: S112 (whatever the model's code raises when numbers are not those it was written for)
                 continue
             if not any(output.isnan().any() for output in outputs):
-                return trial
+                return rehearsal
         return None
 
 
@@ -118,7 +120,7 @@ def described(error: Exception) -> str:
     return f"{said}, in {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else said
 
 
-def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Trial:
+def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Rehearsal:
     """The cut of a copy in which no parameter is zero throughout, no input constant, and no unit closed that stays."""
     other, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     if is_double:
@@ -133,7 +135,7 @@ def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) 
     small = duplicate(dense, dense)
     cut_model(small, sparsifier.structure, decision, values)
     cut_model(dense, sparsifier.structure, Decision(np.ones_like(decision.units), {}, gates), values)
-    return Trial(dense, small, inputs)
+    return Rehearsal(dense, small, inputs)
 
 
 def _awake_gates(sparsifier: Sparsifier, decision: Decision) -> Tensor:
