@@ -20,7 +20,8 @@ class Swapping(nn.Module):
         self.head, self.loud = nn.Linear(8, 3), loud
 
     def forward(self, x):
-        halves = self.first(x).tanh().chunk(2, -1)
+        h = self.first(x).tanh()
+        halves = h.split(h.shape[-1] // 2, -1)
         scores = self.head(self.second(torch.cat(halves[::-1], -1)).tanh())
         return torch.cat([x * 1e7, scores], -1) if self.loud else scores
 

@@ -289,7 +289,8 @@ class Halves(nn.Module):
         self.up, self.one, self.two = nn.Linear(4, 12), nn.Linear(6, 2), nn.Linear(6, 2)
 
     def forward(self, x):
-        one, two = torch.sigmoid(self.up(x)).chunk(2, dim=1)
+        h = torch.sigmoid(self.up(x))
+        one, two = h.split(h.shape[1] // 2, dim=1)
         return self.one(one) + self.two(two)
 
 

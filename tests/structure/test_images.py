@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from lzero import LzeroError, compact, sparsify, verify
+from tests.models import set_gates
 
 
 class Images(nn.Module):
@@ -80,3 +81,52 @@ def test_channels_that_stand_for_places_stay(between, reason):
 
     with pytest.raises(LzeroError, match=reason):
         sparsify(Places(), torch.randn(2, 2, 4, 4))
+
+
+class Halving(nn.Module):
+    """A layer whose units two others read, half each."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.one, self.two = nn.Linear(4, 12), nn.Linear(6, 2), nn.Linear(6, 2)
+
+    def forward(self, x):
+        one, two = torch.sigmoid(self.up(x)).chunk(2, dim=1)
+        return self.one(one) + self.two(two)
+
+
+def test_equal_parts_lose_the_same_units():
+    model, x = Halving().double(), torch.randn(3, 4).double()
+    sparsifier = sparsify(model, x)
+    assert [(group.name, group.stop - group.start) for group in sparsifier.groups] == [("up", 6)]
+    sparsifier.log_alpha.data[[0, 4]] = -60.0
+    small = compact(model)
+    assert torch.equal(small.up.weight, model.up.weight[[1, 2, 3, 5, 7, 8, 9, 11]])
+    assert verify(model, small, x) < 1e-12
+
+
+class Shuffling(nn.Module):
+    """A block of ShuffleNetV2: half of the maps pass, the others are computed, and all are shuffled."""
+
+    def __init__(self, width):
+        super().__init__()
+        half = width // 2
+        self.inner = nn.Sequential(nn.Conv2d(half, 8, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 1, 1, groups=8))
+        self.outer = nn.Sequential(nn.BatchNorm2d(8), nn.Conv2d(8, half, 1), nn.ReLU())
+
+    def forward(self, x):
+        passed, read = x.chunk(2, dim=1)
+        x = torch.cat([passed, self.outer(self.inner(read))], 1)
+        batch, maps, *size = x.shape
+        return x.view(batch, 2, maps // 2, *size).transpose(1, 2).reshape(batch, maps, *size)
+
+
+def test_shuffled_halves_are_no_obstacle():
+    """What is passed on and shuffled stays as it is; all that is computed within blocks can be cut."""
+    body = nn.Sequential(nn.Conv2d(3, 12, 1), Shuffling(12), Shuffling(12), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    model, x = nn.Sequential(body, nn.Linear(12, 5)).double().eval(), torch.randn(2, 3, 6, 6).double()
+    sparsifier = sparsify(model, x)
+    sparsifier.check()
+    assert {"0.1.inner.0", "0.2.inner.0"} <= {group.name for group in sparsifier.groups}
+    set_gates(sparsifier, 0.5)
+    assert verify(model, compact(model), x) < 1e-9

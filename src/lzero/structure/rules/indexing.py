@@ -50,8 +50,7 @@ def narrow(op: Op, x: Value, dim: int, start: int, length: int) -> Value:
     return _with(x, dim, x[dim].positions(slice(start, start + length)))
 
 
-@register_rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default")
-@register_rule("aten.tensor_split.sections", "aten.tensor_split.indices")
+@register_rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.tensor_split.indices")
 def split(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
     """Stretches of a dimension, one after another."""
     parts, start = [], 0
@@ -59,6 +58,16 @@ def split(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
         size = shape[dim]
         parts.append(_with(x, dim, x[dim].positions(slice(start, start + size))))
         start += size
+    return parts
+
+
+@register_rule("aten.chunk.default", "aten.tensor_split.sections")
+def chunk(op: Op, x: Value, count: object, dim: int = 0) -> list[Value]:
+    """So many stretches of one size, which they are to have after a cut too: what is removed goes from each of them."""
+    parts = split(op, x, count, dim)
+    for part in parts[1:]:
+        if part[dim].size == parts[0][dim].size:
+            op.unite(parts[0][dim], part[dim])
     return parts
 
 
