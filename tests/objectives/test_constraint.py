@@ -280,7 +280,7 @@ def test_gates_that_are_no_numbers_stop_the_training_with_their_site(sparsifier)
 def test_a_loss_that_is_no_number_stops_the_training(sparsifier, make):
     objective = make(sparsifier)
     objective()
-    with pytest.raises(NotFiniteError, match="the task's loss, which may come from the data, is not finite at step 0"):
+    with pytest.raises(NotFiniteError, match="the task's loss is not finite at step 0"):
         objective.step(torch.tensor(float("inf")))
 
 

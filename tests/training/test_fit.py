@@ -227,7 +227,8 @@ class Halving(nn.Module):
         self.swapped, self.free, self.head = nn.Linear(64, 16), nn.Linear(16, 12), nn.Linear(12, 10)
 
     def forward(self, x):
-        halves = self.swapped(x.flatten(1)).relu().chunk(2, 1)
+        h = self.swapped(x.flatten(1)).relu()
+        halves = h.split(h.shape[1] // 2, 1)
         return self.head(self.free(torch.cat(halves[::-1], 1)).relu())
 
 

@@ -172,12 +172,13 @@ class Objective(nn.Module):
         log_alpha = self.sparsifier.log_alpha.detach()
         bad = [group.name for group in self.sparsifier.groups if not log_alpha[group.span].isfinite().all()]
         loss_is_fine = self._task_loss is None or bool(self._task_loss.isfinite().all())
-        what = "the objective's term, from its multipliers or from weights, is"
-        what = f"the gates of {', '.join(bad)} are" if bad else what
-        what = what if loss_is_fine else "the task's loss, which may come from the data, is"
+        what = [] if loss_is_fine else ["the task's loss"]
+        what += [f"the gates of {', '.join(bad)}"] if bad else []
+        what = what or ["the objective's term, from its multipliers or from weights,"]
+        are = "are" if bad else "is"
         raise NotFiniteError(
-            f"{what} not finite at step {self.steps}; go back to the last checkpoint and lower the learning rate, "
-            "or look for what overflows with torch.autograd.set_detect_anomaly(True)"
+            f"{' and '.join(what)} {are} not finite at step {self.steps}; go back to the last checkpoint and lower the "
+            "learning rate, look at the data, or for what overflows with torch.autograd.set_detect_anomaly(True)"
         )
 
     def get_extra_state(self) -> Tensor:
