@@ -241,7 +241,7 @@ REFUSED = {
     "no gates": ("compact RUNS/plain --out a.safetensors", "has no gates"),
     "frozen": ("compact RUNS/frozen --out a.safetensors", "freeze_after"),
     "too small": ("compact RUNS/averaged --out a.safetensors --budget 0.0001", "which cannot be removed"),
-    "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got little"),
+    "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got 'little'"),
     "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", "cost: expected one of"),
 }
 

@@ -22,6 +22,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
+from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
 
 if TYPE_CHECKING:
@@ -111,8 +112,6 @@ class Sparsifier:
         >>> import lzero
         >>> lzero.sparsify(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)).check()
         """
-        from lzero.trial import check_cuttable  # which needs this module
-
         check_cuttable(self)
 
     def param_groups(
