@@ -231,5 +231,6 @@ def test_what_was_dense_stays_dense_in_all_counts():
     sparsifier.log_alpha.data[:5] = -60.0
     before, _ = measure(model), sparsifier.shrink()
     after = measure(model)
+    assert measure(model, torch.randn(5, 4)).params.dense == before.params.dense
     for one, other in ((after.gates, before.gates), (after.sites[0].units, before.sites[0].units)):
         assert (one.dense, one.realised) == (other.dense, other.realised) == (8, 3)

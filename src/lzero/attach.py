@@ -39,8 +39,11 @@ class Factor:
 # Layers that do nothing with their weight but multiply by it, which autocast does in half precision.
 MULTIPLYING = frozenset(
     layer.forward
-    for layer in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, IndexedLinear)
-)
+    for layer in (
+        nn.Linear, IndexedLinear, nn.Conv1d, nn.Conv2d, nn.Conv3d,
+        nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+    )
+)  # fmt: skip
 
 
 def multiplied(raw: Tensor, gates: Tensor, *, casts: bool) -> Tensor:

@@ -72,7 +72,8 @@ class Measurement:
 def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
     """Count a model: with gates for its example inputs unless others are given, without gates for `inputs`.
 
-    One multiply–accumulate is one MAC. Realised counts are those of the model `compact` gives.
+    One multiply–accumulate is one MAC. Realised counts are those of the model `compact` gives. Dense ones are those
+    from before anything was shrunk away, but for MACs of other inputs, which nobody counted then.
 
     >>> from torch import nn
     >>> print(measure(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(1, 4)))
@@ -96,17 +97,17 @@ def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement
     decision = decide(sparsifier)
     same = structure is sparsifier.structure
     costs = sparsifier.costs if same else Costs(sparsifier, structure)
-    whole = sparsifier.dense if same else costs  # before anything was shrunk away, where that is known
+    whole = {"params": sparsifier.dense, "macs": sparsifier.dense if same else costs}
     probability = sparsifier.law.prob_active.double().cpu()
     is_open = (decision.gates > 0).double()
     alive, expected = decided_alive(sparsifier, decision), expected_alive(sparsifier, probability)
 
     def count(cost: Literal["params", "macs"]) -> Count:
         likely, left = (float(costs(cost, a)) for a in (expected, alive))
-        return Count(round(float(whole(cost, whole.all_alive()))), likely, round(left))
+        return Count(round(float(whole[cost](cost, whole[cost].all_alive()))), likely, round(left))
 
     def per_site(cost: Literal["params", "macs"]) -> list[Count]:
-        dense = whole.per_site(cost, whole.all_alive()).tolist()
+        dense = whole[cost].per_site(cost, whole[cost].all_alive()).tolist()
         likely, left = (costs.per_site(cost, a).tolist() for a in (expected, alive))
         return [Count(round(d), e, round(r)) for d, e, r in zip(dense, likely, left, strict=True)]
 
