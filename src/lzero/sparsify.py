@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -77,10 +77,7 @@ def sparsify(
     torch.Size([8])
     """
     _check(model, units, inputs=inputs)
-    positional = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(example_inputs))
-    if any(isinstance(x, Tensor) and x.isnan().any() for x in tree_leaves(positional)):
-        advice = "cuts are checked by what the model makes of them"
-        raise ArgumentError.about("example_inputs", expected="numbers", got="some that are none (NaN)", advice=advice)
+    positional = _examples(example_inputs)
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
     pinned += _not_reached(model, analysis)
@@ -118,6 +115,14 @@ def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
+
+
+def _examples(inputs: Inputs) -> tuple[Any, ...]:
+    """Positional inputs without their graphs; cuts are checked by what the model makes of them."""
+    examples: tuple[Any, ...] = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(inputs))
+    if any(isinstance(x, Tensor) and not x.is_meta and x.isnan().any() for x in tree_leaves(examples)):
+        raise ArgumentError.about("example_inputs", expected="numbers", got="some that are none (NaN)")
+    return examples
 
 
 def _not_reached(model: nn.Module, analysis: Analysis) -> list[Pinned]:
