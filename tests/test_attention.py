@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lzero import compact, load, save, sparsify, verify
+from lzero import compact, load, measure, save, sparsify, verify
 from lzero.attention import SlimAttention, slim
 from lzero.subnetwork import Subnetwork
 from tests.models import set_gates
@@ -205,3 +205,34 @@ def test_an_encoder_nests_again_without_gates():
     sparsifier.remove()
     assert vars(model.encoder) == before
     assert model.encoder.use_nested_tensor
+
+
+class Insisting(nn.Module):
+    """Attention, and a hidden layer whose width the code keeps in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.hidden = nn.MultiheadAttention(16, 4, batch_first=True), 32
+        self.first, self.second, self.head = nn.Linear(16, 32), nn.Linear(32, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        x = x + self.attention(x, x, x, need_weights=False)[0]
+        return self.head(x + self.second(torch.tanh(self.first(x)).view(len(x), -1, self.hidden)))
+
+
+def test_a_model_with_a_lone_head_left_is_measured_shrunk_and_compacted_further():
+    """No view tells a lone head from its depth: a new look at the model does not find it."""
+    model, x = Insisting().double(), torch.randn(2, 6, 16).double()
+    sparsifier = sparsify(model, x)
+    groups = {group.name: group for group in sparsifier.groups}
+    sparsifier.log_alpha.data[groups["attention"].start + 1 : groups["attention"].stop] = -9.0
+    assert sparsifier.shrink() == 3
+    (hidden,) = (group for group in sparsifier.groups if group.name == "first")
+    sparsifier.log_alpha.data[hidden.start + 20 : hidden.stop] = -9.0
+    small = compact(model)
+    assert (small.first.out_features, small.hidden) == (20, 20)
+    longer = torch.randn(2, 9, 16).double()
+    assert verify(model, small, longer) <= 1e-9
+    assert measure(model, longer).macs.realised == measure(small, longer).macs.dense
+    assert sparsifier.shrink() == 12
+    assert model.hidden == 20

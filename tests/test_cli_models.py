@@ -137,10 +137,22 @@ def test_a_network_of_the_zoo_needs_its_input_said(run, told):
 def test_a_function_where_the_user_is_makes_a_model(told, here, run):
     (here / "my_networks.py").write_text(MODULE)
     source, sizes = "my_networks:net", ("--input", "3,4")
+    assert told("measure", "my_networks.py:net", *sizes) == told("measure", source, *sizes)
     assert told("measure", source, *sizes) == {"dense": {"params": 58, "macs": 3 * 48}}
     assert [each["units"] for each in told("plan", source, *sizes)["removable"]] == [8]
     torch.manual_seed(1)
     assert run("export", source, *sizes, "--out", "a.onnx").exit_code == 0
+
+
+def test_errors_in_the_users_code_say_where(here, run):
+    (here / "mistaken_networks.py").write_text("from torch import nn\ndef net():\n    return nn.Linear(4, widht)\n")
+    said = " ".join(run("plan", "mistaken_networks:net", "--input", "3,4").output.split())
+    assert "makes no network: NameError: name 'widht' is not defined, in mistaken_networks.py:3: return nn.L" in said
+
+
+def test_networks_may_be_read_by_whom_the_user_lets_read(runs):
+    folder = runs / "shrunk"
+    assert len({(folder / name).stat().st_mode for name in ("model.safetensors", "config.toml")}) == 1
 
 
 COUNTING = """
@@ -229,6 +241,9 @@ REFUSED = {
     "unknown": ("plan digitz", "did you mean digits?"),
     "folder": ("measure .", "SOURCE: expected a run folder, with config.toml, got ."),
     "no module": ("plan no.such:thing --input 1,2", "No module named 'no'"),
+    "weights alone": ("measure RUNS/shrunk/model.safetensors", "give its run folder, or a network and --weights FILE"),
+    "range": ("sweep digits --over target=0.2..", "target=0.2..: expected two numbers above 0, as in 0.05..0.8"),
+    "both": ("train digits --out RUNS/shrunk --resume --overwrite", "choose one"),
     "sizes": ("plan lenet5 --input 1x28x28", "--input: expected sizes such as 1,3,32,32"),
     "type": ("plan lenet5 --input 1,28:text", "float32, float64, int64"),
     "units": ("plan digits --units heads", "units: expected"),

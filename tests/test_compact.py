@@ -318,3 +318,12 @@ def test_weights_with_gates_of_their_own():
     small = compact(model)
     assert verify(model, small, x) <= 1e-9
     assert sum(p.numel() for p in small.parameters()) < 0.5 * sum(p.numel() for p in model.parameters() if p.dim() > 1)
+
+
+def test_autocast_leaves_the_weights_of_the_smaller_model_in_their_precision():
+    model, x = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 2)), torch.randn(3, 4)
+    sparsify(model, x).log_alpha.data[:5] = -9.0
+    with torch.autocast("cpu", torch.bfloat16):
+        small = compact(model)
+    assert {parameter.dtype for parameter in small.parameters()} == {torch.float32}
+    assert verify(model, small, x) <= 1e-5

@@ -10,6 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from lzero import LzeroError, compact, sparsify, verify
 from lzero.storage import load, save
@@ -205,3 +206,17 @@ def test_only_parameters_and_buffers_are_saved(tmp_path):
     small = compact(model)
     save(small, tmp_path / "a")
     assert verify(small, load(Odd(), tmp_path / "a"), x) == 0
+
+
+def test_models_whose_state_dict_has_other_names_are_saved_whole(tmp_path):
+    def make():
+        return nn.Sequential(checkpoint_wrapper(nn.Linear(4, 8)), nn.Tanh(), nn.Linear(8, 2))
+
+    model, x = make(), torch.randn(3, 4)
+    assert "0.weight" in model.state_dict()  # and not 0._checkpoint_wrapped_module.weight, as its parameter is called
+    save(model, tmp_path / "a.safetensors")
+    assert torch.equal(load(make(), tmp_path / "a.safetensors")(x), model(x))
+    set_gates(sparsify(model, x), 0.5)
+    small = compact(model)
+    save(small, tmp_path / "b.safetensors")
+    assert torch.equal(load(make(), tmp_path / "b.safetensors")(x), small(x))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lzero.bank import LOG_ALPHA, Bank
 from lzero.layers import IndexedLinear
-from lzero.tensors import at_least_single
+from lzero.tensors import at_least_single, in_transform
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ MULTIPLYING = frozenset(
 def multiplied(raw: Tensor, gates: Tensor, *, casts: bool) -> Tensor:
     """A parameter times its gates; where autocast will cast it anyway, in that type at once, which saves two passes."""
     device = raw.device.type
-    if casts and torch.is_autocast_enabled(device) and not torch.compiler.is_compiling() and raw.dtype == torch.float32:
+    is_plain = not torch.compiler.is_compiling() and not in_transform()
+    if casts and torch.is_autocast_enabled(device) and is_plain and raw.dtype == torch.float32:
         product: Tensor = _MultiplyAndCast.apply(raw, gates, torch.get_autocast_dtype(device))  # type: ignore[no-untyped-call]
         return product
     return raw * gates.to(raw.dtype)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class Attachment:
     """The two hooks on an optimizer."""
 
+    optimizer: Optimizer
     handles: tuple[RemovableHandle, RemovableHandle]
 
     @classmethod
@@ -39,7 +40,7 @@ class Attachment:
             raise ArgumentError.about("optimizer", expected=expected, got="one without", advice=advice)
         before = optimizer.register_step_pre_hook(_Before(sparsifier.model, objective))
         after = optimizer.register_step_post_hook(_After(objective))
-        return cls((before, after))
+        return cls(optimizer, (before, after))
 
     def remove(self) -> None:
         """Take the hooks off."""

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
-from lzero.tensors import last_product
+from lzero.tensors import in_transform, last_product
 
 LOG_ALPHA = "lzero_log_alpha"
-INDEX = "_lzero_index"
 
 
 class Bank:
@@ -30,7 +30,9 @@ class Bank:
 
     def __init__(self, beta: float, gamma: float, zeta: float, estimator: Estimator) -> None:
         self.beta, self.gamma, self.zeta, self.estimator = beta, gamma, zeta, estimator
-        self.sizes: list[int] = []  # positions of each gated dimension, in the order of the root's index
+        # The gates of every gated position. No buffer of the model: averages of its buffers would change numbers in it.
+        self.index = torch.empty(0, 0, dtype=torch.int64)
+        self.sizes: list[int] = []  # positions of each gated dimension, in the order of the index
         self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
         self.generator: torch.Generator | None = None  # where the noise comes from; torch's own if none
         self.values: Tensor | None = None
@@ -39,6 +41,9 @@ class Bank:
         self.is_held = False
         self._pieces: tuple[Tensor, ...] = ()
         self._pending: list[weakref.ref[Any]] = []
+        # The DDP around the last forward, and around the last one before a cut.
+        self._wrapper: weakref.ref[DistributedDataParallel] | None = None
+        self._outdated: weakref.ref[DistributedDataParallel] | None = None
 
     def law(self, log_alpha: Tensor) -> HardConcrete:
         """The law of the gates."""
@@ -53,8 +58,23 @@ class Bank:
         self._depth += 1
         if self._depth > 1:  # a model that calls itself is still in the same forward
             return
-        self._spread(root, self.draw(root))
+        if not torch.compiler.is_compiling():
+            self._check_wrapper()
+        self._spread(self.draw(root))
         self.inside = True
+
+    def _check_wrapper(self) -> None:
+        """Refuse a DDP from before a cut: it no longer hears of gradients, and processes would drift apart unseen."""
+        active = DistributedDataParallel._active_ddp_module
+        if active is None:
+            return
+        if self._outdated is not None and self._outdated() is active:
+            raise LzeroError("the model was cut after DistributedDataParallel had wrapped it; wrap it anew after a cut")
+        self._wrapper = weakref.ref(active)
+
+    def was_cut(self) -> None:
+        """Remember that what is around the model has to be made anew."""
+        self._outdated = self._wrapper
 
     def draw(self, root: nn.Module) -> Tensor:
         """The gates of one forward: a sample in training, the estimate in evaluation."""
@@ -62,10 +82,13 @@ class Bank:
         if not root.training:
             return law.estimate(self.estimator)
         gates = law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1)
-        return self._watched(gates) if torch.is_grad_enabled() and not torch.compiler.is_compiling() else gates
+        watches = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not in_transform()
+        return self._watched(gates) if watches else gates
 
-    def _spread(self, root: nn.Module, gates: Tensor) -> None:
-        index = root.get_buffer(INDEX)
+    def _spread(self, gates: Tensor) -> None:
+        if self.index.device != gates.device and not gates.is_meta:  # the model has moved since
+            self.index = self.index.to(gates.device)
+        index = self.index.to(gates.device)
         padded = torch.cat([gates, gates.new_ones(1)])  # past the last gate: no gate
         spread = padded.index_select(0, index.flatten()).view(index.shape)
         positions = last_product(spread)
@@ -111,10 +134,10 @@ class Bank:
         return self._pieces[number]
 
     @contextmanager
-    def holding(self, root: nn.Module, gates: Tensor) -> Iterator[None]:
+    def holding(self, gates: Tensor) -> Iterator[None]:
         """Given values instead of drawn ones, inside the block."""
         before = self.values, self._pieces, self.inside, self.is_held
-        self._spread(root, gates)
+        self._spread(gates)
         self.inside = self.is_held = True
         try:
             yield
@@ -126,7 +149,7 @@ class Bank:
         """One sample for all that runs inside the block; it stays, as after a forward, for checkpoints to recompute."""
         if self.is_held:
             raise LzeroError("the gates have been drawn already; one block inside another would draw them again")
-        self._spread(root, self.draw(root))
+        self._spread(self.draw(root))
         self.inside = self.is_held = True
         try:
             yield
@@ -160,7 +183,7 @@ class Bank:
         # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
         empty: list[Any] = []
         now = {"values": None, "_pieces": (), "inside": False, "is_held": False, "_depth": 0, "_pending": empty}
-        return {**self.__dict__, **now, "generator": None}
+        return {**self.__dict__, **now, "generator": None, "_wrapper": None, "_outdated": None}
 
 
 def _is_running(root: nn.Module) -> bool:

@@ -87,7 +87,8 @@ class Meter:
         structure = self._sparsifier.structure
         if self._scale is None or self._scale[0] is not structure or self._scale[1] != device:
             make = self._l0_scale if self.cost == "l0" else self._cost_scale
-            self._scale = structure, device, make(device)
+            with torch.inference_mode(False):  # what is kept must serve a training too
+                self._scale = structure, device, make(device)
         return self._scale[2]
 
     def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
@@ -212,9 +213,10 @@ def _number(target: Target, expected: str) -> float:
 
 def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: float) -> None:
     """Say what stays even with one unit left at every site, and whose it is."""
+    where = f" for {budget.name}" if budget.groups else ""
+    least = f"at least {floor:,.0f} {UNITS[budget.cost]}{where} ({floor / budget.dense:.2%} of dense)"
     if budget.cost == "l0":
-        least = f"at least {floor:,.0f} {UNITS['l0']} ({floor / budget.dense:.2%} of dense), which one gate stands for"
-        advice = "for so many units of equal size, give their share, such as 10 / 60"
+        least, advice = f"{least}, which one gate stands for", "for so many equal units give a share, such as 10 / 60"
         raise ArgumentError.about("target", expected=least, got=f"{budget.limit:,.0f}", advice=advice)
     costs = sparsifier.costs
     left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))
@@ -224,11 +226,9 @@ def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: f
         owned[owner] = owned.get(owner, 0.0) + number
     largest = sorted(owned.items(), key=lambda item: -item[1])[:4]
     whose = ", ".join(f"{name} {number:,.0f}" for name, number in largest)
-    kind = UNITS[budget.cost]
-    where = f" for {budget.name}" if budget.groups else ""
     raise ArgumentError.about(
         "target",
-        expected=f"at least {floor:,.0f} {kind}{where} ({floor / budget.dense:.2%} of dense), which cannot be removed",
+        expected=f"{least}, which cannot be removed",
         got=f"{budget.limit:,.0f}",
-        advice=f"most of it: {whose}; sparsifier.plan() says why",
+        advice=f"most of it: {whose}; sparsifier.plan(), or lzero plan, says why",
     )

@@ -6,6 +6,7 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, get_args
 
+import torch
 from torch.fx import GraphModule
 
 from lzero.cutting import Fallback, cut_copy
@@ -24,6 +25,7 @@ TOLERATED = 0.02  # of all gates: more that were in use and had to close are wor
 log = logging.getLogger("lzero")
 
 
+@torch.inference_mode(False)
 def compact(
     model: nn.Module, *, budget: Objective | None = None, round_to: int = 1, fallback: Fallback = "error"
 ) -> nn.Module:
@@ -88,5 +90,5 @@ def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
         advice = "train longer with the constraint, or give the gates a higher learning rate"
         if not budget.steps:
             advice = "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
-        message = f"the budget was met by closing {projection.in_use} of {gates} gates that were in use; {advice}"
-        warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=3)
+        closed = f"{sum(projection.closed.values())} of {gates} gates, {projection.in_use} of them more than half open"
+        warnings.warn(f"the budget was met by closing {closed}; {advice}\n{projection}", BudgetWarning, stacklevel=3)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -46,9 +46,16 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
 
     With `round_to`, widths are made divisible by it by keeping the likeliest of the closed units.
     """
+    _check_memory(sparsifier)
     with torch.no_grad():
         gates = sparsifier.law.estimate(sparsifier.bank.estimator)
     return decide_from(sparsifier, gates.cpu(), round_to)
+
+
+def _check_memory(sparsifier: Sparsifier) -> None:
+    if sparsifier.log_alpha.is_meta:
+        advice = "give it memory and weights, by model.to_empty(device=…) and load_state_dict"
+        raise LzeroError(f"the model is on the meta device, where gates have no values; {advice}")
 
 
 def check_round_to(round_to: int) -> None:
@@ -62,6 +69,7 @@ def decide_from(
 ) -> Decision:
     """The decision for given values of the gates, and for log α of its own where they are about to be moved."""
     check_round_to(round_to)
+    _check_memory(sparsifier)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     log_alpha = sparsifier.log_alpha.detach() if log_alpha is None else log_alpha

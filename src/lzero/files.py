@@ -33,7 +33,10 @@ def write_atomically(path: Path) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            temporary.touch()  # with the rights that this user gives to files; libraries may give others
+            rights = temporary.stat().st_mode
             yield temporary
+            temporary.chmod(rights)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

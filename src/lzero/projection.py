@@ -35,7 +35,7 @@ class Projection:
 
     def __str__(self) -> str:
         lines = [
-            f"{budget}: {before:.2%} before, {after:.2%} after"
+            f"at most {budget}: {before:.2%} before, {after:.2%} after"
             for budget, before, after in zip(self.budgets, self.before, self.after, strict=True)
         ]
         for word, moved in (("closed", self.closed), ("opened", self.opened)):
@@ -63,13 +63,14 @@ def project(
     >>> model = nn.Sequential(nn.Linear(4, 10), nn.Tanh(), nn.Linear(10, 6))
     >>> sparsifier = sparsify(model, torch.randn(1, 4))
     >>> print(project(model, 0.5))
-    50 MACs (50.0% of 100): 100.00% before, 50.00% after
+    at most 50 MACs (50.0% of 100): 100.00% before, 50.00% after
     closed 5 of 0
     """
     sparsifier = sparsifier_of(model)
     return project_to(sparsifier, make_budgets(sparsifier, target, cost, per), round_to)
 
 
+@torch.inference_mode(False)
 @torch.no_grad()
 def project_to(
     sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int = 1, *, columns: bool = True

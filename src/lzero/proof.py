@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from lzero.attach import gated
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate, full_name
 from lzero.verify import TOLERANCE, verify
+from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -198,14 +198,15 @@ def plain_copy(sparsifier: Sparsifier) -> nn.Module:
 
 
 def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
-    """Every gated parameter times its gates, by name."""
-    gates = decision.gates.to(sparsifier.log_alpha)
+    """Every gated parameter times its gates, by name, in the parameter's own precision also under autocast."""
+    check_parts(sparsifier)
+    bank, gates = sparsifier.bank, decision.gates.to(sparsifier.log_alpha)
     found: dict[str, Tensor] = {}
-    with sparsifier.bank.holding(sparsifier.model, gates), torch.no_grad():
+    with bank.holding(gates), torch.no_grad():
         for path, module in sparsifier.model.named_modules():
-            for name in module.__dict__.get("_lzero_factors", {}):
-                full = full_name(path, name)
-                found[sparsifier.structure.aliases[full]] = gated(module, name).detach()
+            for name, factor in module.__dict__.get("_lzero_factors", {}).items():
+                first = sparsifier.structure.aliases[full_name(path, name)]
+                found[first] = factor.apply(bank, module._parameters[name]).detach()
     return found
 
 

@@ -49,7 +49,7 @@ class Search:
 
         Probabilities and test-time values end at 1, where most open gates are; α still says how sure they are.
         """
-        mass = self.sparsifier.log_alpha.detach().double().cpu()
+        mass = self.sparsifier.log_alpha.detach().double().cpu().clone()  # not the gates themselves
         for group in self.sparsifier.groups:
             log_alpha, is_open = mass[group.span], self.is_open[group.span]
             mass[group.span] -= (log_alpha[is_open] if is_open.any() else log_alpha).logsumexp(0)

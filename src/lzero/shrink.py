@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_leaves
 
 from lzero.attention import make_slim
 from lzero.decision import Decision, Mask, decide_from, read_units
@@ -72,9 +73,12 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         raise ArgumentError.about("optimizer", expected="this model's parameters in it", got="none", advice=advice)
     for name, parameter in model.named_parameters():
         for key, state in optimizer.state.get(parameter, {}).items():
-            if isinstance(state, Tensor) and state.numel() > 1 and state.shape != parameter.shape:
-                shapes = f"{key} of shape {tuple(state.shape)} for {name} of shape {tuple(parameter.shape)}"
-                raise UnsupportedError(f"{type(optimizer).__name__} keeps {shapes}: it cannot be cut with it")
+            for held in tree_leaves(state):
+                is_whole = isinstance(held, Tensor) and held.numel() > 1
+                if is_whole and (held is not state or held.shape != parameter.shape):
+                    where = "" if held is state else " in a container"
+                    shapes = f"{key} of shape {tuple(held.shape)}{where} for {name} of shape {tuple(parameter.shape)}"
+                    raise UnsupportedError(f"{type(optimizer).__name__} keeps {shapes}: it cannot be cut with it")
 
 
 def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequence[Optimizer]) -> None:

@@ -198,6 +198,7 @@ class Sparsifier:
         with self.bank.drawing(self.model):
             yield
 
+    @torch.inference_mode(False)
     def shrink(
         self,
         optimizer: Optimizer | Sequence[Optimizer] = (),
@@ -209,8 +210,9 @@ class Sparsifier:
         """Remove, in place, units whose probability of being active is below the threshold; how many is returned.
 
         Inputs of dense layers that have gates of their own are removed, and counted, like units. The state of the
-        optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of the model. What
-        was removed cannot come back. Call it between steps, with no graph waiting for its backward; wrap DDP anew.
+        optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of the model; that of
+        an optimizer with an objective attached also where it is not given. What was removed cannot come back. Call it
+        between steps, with no graph waiting for its backward; wrap DDP anew.
 
         >>> import lzero
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -220,6 +222,8 @@ class Sparsifier:
         (5, 3)
         """
         optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+        if self._attached is not None and self._attached.optimizer not in optimizers:
+            optimizers.append(self._attached.optimizer)
         check_optimizers(self.model, optimizers)
         decision = decide_shrink(self, threshold, round_to)
         removed = self._removed(decision)
@@ -255,6 +259,8 @@ class Sparsifier:
         """Cut this model like `small`, a copy that is known to be right."""
         self.history = self.history.after(self, decision, small)
         self._release()
+        self.bank.was_cut()
+        torch.clear_autocast_cache()  # which holds the old weights
         copy_sizes(small, self.model)
         structure = cut_structure(self.structure, decision)
         groups = cut_groups(self, decision, structure)

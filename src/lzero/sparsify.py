@@ -34,7 +34,7 @@ from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
-from lzero.tensors import full_name
+from lzero.tensors import check_copyable, full_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,7 @@ Weights that are computed from others, as by weight_norm or spectral_norm, mix u
 torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")"""
 
 
+@torch.inference_mode(False)
 def sparsify(
     model: nn.Module,
     example_inputs: Inputs,
@@ -113,6 +114,7 @@ def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
     if isinstance(model, torch._dynamo.OptimizedModule):
         advice = "gate the model itself, then compile it: torch.compile(model)"
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
+    check_copyable(model)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
 

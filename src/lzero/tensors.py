@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from functools import reduce
 from operator import mul
+from types import FunctionType
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
+
+from lzero.errors import LzeroError
 
 AnyT = TypeVar("AnyT")
 
@@ -26,14 +29,21 @@ def at_least_single(moved: Tensor, before: Tensor) -> Tensor:
 
 
 def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and the buffers that are saved with them, by name; each that is shared under its first name."""
-    own = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    own |= {name for name, _ in model.named_buffers(remove_duplicate=False)}
-    state = {name: tensor for name, tensor in model.state_dict(keep_vars=True).items() if name in own}
-    first: dict[int, str] = {}
-    for name, tensor in state.items():
-        first.setdefault(id(tensor), name)
-    return {name: state[name].detach() for name in first.values()}
+    """Parameters and the buffers that are saved with them, by name; each that is shared under its first name.
+
+    Not from `state_dict`, whose names hooks may change: what is read from a file has to find its module by them.
+    """
+    first: dict[int, tuple[str, Tensor]] = {}
+    for path, module in model.named_modules():
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if name not in module._non_persistent_buffers_set:
+                first.setdefault(id(tensor), (full_name(path, name), tensor.detach()))
+    return dict(first.values())
+
+
+def in_transform() -> bool:
+    """Whether `torch.func` is transforming what runs now: functions with a backward of their own cannot be."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def last_product(x: Tensor) -> Tensor:
@@ -45,11 +55,22 @@ def last_product(x: Tensor) -> Tensor:
     return reduce(mul, x.unbind(-1)) if x.shape[-1] else x.new_ones(x.shape[:-1])
 
 
+def check_copyable(model: nn.Module) -> None:
+    """Refuse a model whose forward is a function that was set on it: a copy would run the model it was copied from."""
+    for path, module in model.named_modules():
+        is_compiled = isinstance(module, torch._dynamo.OptimizedModule)  # which makes its own anew in a copy
+        if isinstance(vars(module).get("forward"), FunctionType) and not is_compiled:
+            name = full_name(path, "forward")
+            advice = "compile in place, by model.compile(); or bind it: types.MethodType(function, module)"
+            raise LzeroError(f"{name} is a function set on the model, which a copy would share with it; {advice}")
+
+
 def duplicate(thing: AnyT, model: nn.Module) -> AnyT:
     """A deep copy of a model, or of what holds it; what a forward has left on its modules is copied without its graph.
 
     `copy.deepcopy` refuses tensors that have been computed, such as activations that a model keeps for later.
     """
+    check_copyable(model)
     kept = (leaf for module in model.modules() for leaf in tree_leaves(list(vars(module).values())))
     computed = {id(t): t.detach().clone() for t in kept if isinstance(t, Tensor) and not t.is_leaf}
     return copy.deepcopy(thing, dict(computed))

@@ -10,7 +10,7 @@ from torch import nn
 
 from lzero.attach import Factor, base_of, gated_class
 from lzero.attention import keep_padding, nest_again
-from lzero.bank import INDEX
+from lzero.errors import LzeroError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -39,17 +39,27 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
     return handles
 
 
+def check_parts(sparsifier: Sparsifier) -> None:
+    """Refuse a model whose parts have been wrapped or changed since it got gates, and are known by other names now."""
+    model = sparsifier.model
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    missing = [name for name in sparsifier.structure.aliases if name not in dict(named)]
+    if missing:
+        raise LzeroError(
+            f"{missing[0]} is not in the model any more: a part of it was wrapped or changed after lzero.sparsify; do "
+            "that before, or compile parts in place, by layer.compile()"
+        )
+
+
 def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
-    """For each module path and parameter name, where its gates are in the bank; the index is laid on the root."""
+    """For each module path and parameter name, where its gates are in the bank, which gets the index of all of them."""
     structure, bank = sparsifier.structure, sparsifier.bank
     tables = gate_tables(sparsifier)
     elements = [group for group in sparsifier.groups if group.elements]
     bank.sizes = [len(table) for table in tables.values()]
     bank.element_sizes = [group.stop - group.start for group in elements]
-    index = torch.as_tensor(
-        _stacked(list(tables.values()), sparsifier.num_gates), device=next(sparsifier.model.parameters()).device
-    )
-    sparsifier.model.register_buffer(INDEX, index, persistent=False)
+    index = torch.as_tensor(_stacked(list(tables.values()), sparsifier.num_gates))
+    bank.index = index if sparsifier.log_alpha.is_meta else index.to(sparsifier.log_alpha.device)
     dims: dict[str, dict[int, int]] = {}
     for number, where in enumerate(tables):
         dims.setdefault(where.tensor, {})[where.dim] = number
@@ -93,5 +103,3 @@ def release(module: nn.Module) -> None:
         return
     module.__class__ = base_of(module)
     del module.__dict__["_lzero_bank"]
-    if module._buffers.pop(INDEX, None) is not None:
-        module._non_persistent_buffers_set.discard(INDEX)

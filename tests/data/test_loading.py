@@ -177,3 +177,10 @@ def test_a_dataset_cannot_be_changed():
     with pytest.raises(AttributeError):
         dataset.name = "other"
     assert issubclass(DataError, LzeroError)
+
+
+@pytest.mark.parametrize(("labels", "told"), [([1, 2, 3], "some from 1 to 3"), ([-1, 0, 1], "some from -1 to 1")])
+def test_labels_that_count_no_class_are_refused(labels, told):
+    split = Split(torch.zeros(3, 1, 2, 2), torch.tensor(labels))
+    with pytest.raises(ArgumentError, match=f"labels: expected numbers from 0 to 2, .* got {told}"):
+        Dataset("mine", split, split, ("a", "b", "c"))

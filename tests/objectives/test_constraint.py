@@ -317,6 +317,46 @@ def test_a_warning_asks_for_gates_that_no_optimizer_has(sparsifier, length):
         steps(Constraint(sparsifier, 0.3, steps=length), 1002)
 
 
+def test_gates_that_move_too_little_for_the_density_are_not_said_to_stand_still(sparsifier):
+    """A warning that they do would send their owner looking in the wrong place, and hide the one that helps."""
+    with pytest.warns(BudgetWarning) as told:
+        steps(Constraint(sparsifier, 0.3, steps=100), 60, fall=3e-7)
+    assert len(told) == 1
+    assert "will not be met" in str(told[0].message)
+
+
+def test_gates_that_stood_still_and_are_then_too_slow_are_warned_of_twice(sparsifier):
+    objective = Constraint(sparsifier, 0.3, steps=100)
+    with pytest.warns(BudgetWarning, match="not moved at all between steps 0 and 10"):
+        steps(objective, 30)
+    with pytest.warns(BudgetWarning, match="will not be met"):
+        steps(objective, 60, fall=1e-3)
+
+
+def test_a_learning_rate_that_begins_at_zero_is_not_warned_of(sparsifier):
+    objective = Constraint(sparsifier, 0.3, steps=10)
+    steps(objective, 1)
+    steps(objective, 3, fall=1.0)
+
+
+def test_the_record_after_loading_is_of_what_was_loaded(sparsifier):
+    objective = Constraint(sparsifier, 0.3, dual=Ascent(0.1))
+    steps(objective, 2, fall=0.1)
+    saved, log_alpha = objective.state_dict(), sparsifier.log_alpha.detach().clone()
+    macs = lzero.measure(sparsifier.model).macs
+    steps(objective, 20, fall=0.1)
+    sparsifier.log_alpha.data.copy_(log_alpha)
+    objective.load_state_dict(saved)
+    assert objective.record.expected.item() == pytest.approx(macs.expected / macs.dense, rel=1e-5)
+
+
+def test_a_refused_budget_says_of_which_layer_it_is():
+    model = nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 10), nn.ReLU(), nn.Linear(10, 3))
+    sparsifier = lzero.sparsify(model, torch.randn(2, 12))
+    with pytest.raises(ArgumentError, match=r"at least 3 gated parameters for 2 \(10.00% of dense\)"):
+        Constraint(sparsifier, 0.06, "l0", per="layer")
+
+
 def test_a_budget_of_less_than_a_gate_is_refused():
     """Ten of sixty features are a share; ten gated parameters are not a sixth of one feature's."""
     model = nn.Sequential(nn.Linear(60, 64), nn.ReLU(), nn.Linear(64, 2))

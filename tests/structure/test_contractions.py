@@ -92,3 +92,19 @@ def test_sizes_that_depend_on_values_are_refused_in_words():
 
     with pytest.raises(lzero.LzeroError, match="a size depends on the values of a tensor"):
         lzero.sparsify(Choosing(), torch.randn(4, 6))
+
+
+@pytest.mark.parametrize(("units", "shape"), [(8, (1, 3)), (1, (8, 3)), (8, (8, 3))])
+def test_what_einsum_stretches_is_counted_as_torch_counts_it(units, shape):
+    class Stretching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.weight, self.last = nn.Linear(4, units), nn.Parameter(torch.randn(shape)), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.last(torch.einsum("bi,io->bo", self.first(x).tanh(), self.weight).tanh())
+
+    model, x = Stretching(), torch.randn(3, 4)
+    with FlopCounterMode(display=False) as counted:
+        model(x)
+    assert lzero.measure(model, x).macs.dense == counted.get_total_flops() // 2

@@ -130,3 +130,22 @@ def test_shuffled_halves_are_no_obstacle():
     assert {"0.1.inner.0", "0.2.inner.0"} <= {group.name for group in sparsifier.groups}
     set_gates(sparsifier, 0.5)
     assert verify(model, compact(model), x) < 1e-9
+
+
+@pytest.mark.parametrize("split", [torch.chunk, torch.tensor_split])
+def test_parts_that_are_not_equal_keep_their_sizes(split):
+    """After a cut of 4, 4 and 2 to 9 the code would make 3, 3 and 3 of them."""
+
+    class Unequal(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.heads = nn.Linear(4, 10), nn.ModuleList(nn.LazyLinear(3) for _ in range(3))
+
+        def forward(self, x):
+            parts = split(self.first(x).tanh(), 3, dim=1)
+            return sum(head(part) for head, part in zip(self.heads, parts, strict=True))
+
+    model, x = Unequal(), torch.randn(2, 4)
+    model(x)
+    with pytest.raises(LzeroError, match="makes parts of it that are not equal"):
+        sparsify(model, x)

@@ -16,7 +16,7 @@ from torch import nn
 
 import lzero
 from lzero import recipes
-from lzero.data import Dataset, Split, digits
+from lzero.data import Dataset, Split, as_floats, digits
 from lzero.objectives import NotFiniteError
 from lzero.training import building, checkpoint, fit
 from lzero.training.averaging import Polyak
@@ -115,17 +115,23 @@ def stop_after(steps):
 
 
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+@pytest.mark.parametrize("is_given", [False, True])
 @pytest.mark.parametrize("step", [8, 10, 13])  # with gates, as they are folded in, and after
-def test_a_run_that_began_with_a_compacted_network_goes_on(step, few, tmp_path):
+def test_a_run_that_began_with_a_compacted_network_goes_on(step, is_given, few, tmp_path):
     small = fit(recipes.load("digits", [*SHORT, "training.epochs=1"]), dataset=few, accelerator="cpu")
     lzero.save(small.model, tmp_path / "small")
     assert small.compacted.macs < small.dense.macs
-    changes = [*FAST, *KINDS["frozen"], f'model.init="{tmp_path / "small"}"']
-    recipe, run = recipes.load("digits", changes), {"dataset": few, "accelerator": "cpu"}
-    whole = fit(recipe, tmp_path / "whole", **run)
+    start = [] if is_given else [f'model.init="{tmp_path / "small"}"']
+    recipe = recipes.load("digits", [*FAST, *KINDS["frozen"], *start])
+
+    def run(folder, **how):
+        given = lzero.load(make("smallconv"), tmp_path / "small") if is_given else None
+        return fit(recipe, tmp_path / folder, model=given, dataset=few, accelerator="cpu", **how)
+
+    whole = run("whole")
     with pytest.raises(KeyboardInterrupt):
-        fit(recipe, tmp_path / "parts", should_stop=stop_after(step), **run)
-    parts = fit(recipe, tmp_path / "parts", resume=True, **run)
+        run("parts", should_stop=stop_after(step))
+    parts = run("parts", resume=True)
     assert numbers(tmp_path / "parts") == numbers(tmp_path / "whole")
     assert all(torch.equal(tensor, weights(whole)[name]) for name, tensor in weights(parts).items())
 
@@ -187,6 +193,10 @@ def test_a_model_of_ones_own(few):
     assert fit(recipes.load("digits", named), dataset=few).dense.params == 64 * 16 + 16 + 160 + 10
 
 
+def mistaken():
+    return 1 // 0
+
+
 def perceptron(width):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
 
@@ -195,8 +205,12 @@ def perceptron(width):
     ("name", "message"),
     [
         ("nowhere.at:all", "No module named"),
-        ("tests.training.test_fit:nothing", "has no attribute"),
-        ("tests.training.test_fit:perceptron", "missing 1 required"),
+        (
+            "tests.training.test_fit:nothing",
+            "got tests.training.test_fit:nothing; tests.training.test_fit has .*perceptron",
+        ),
+        ("tests.training.test_fit:perceptron", "perceptron makes no network: TypeError: .* missing 1 required"),
+        ("tests.training.test_fit:mistaken", r"ZeroDivisionError: .*, in test_fit.py:\d+: return 1 // 0"),
         ("builtins:dict", "a function that makes a module, got dict"),
         ("smalconv", "smallconv"),
     ],
@@ -204,6 +218,15 @@ def perceptron(width):
 def test_models_that_cannot_be_made_are_refused(name, message, few):
     with pytest.raises(lzero.LzeroError, match=message):
         fit(recipes.load("digits", [f"model.name={name}"]), dataset=few)
+
+
+def test_images_in_any_precision_are_learnt_from(few):
+    double = Dataset(
+        "mine", *(Split(as_floats(s.images).double(), s.labels) for s in (few.train, few.test)), few.classes
+    )
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    results = [fit(recipe, dataset=dataset, accelerator="cpu") for dataset in (few, double)]
+    assert results[0].compacted.error == results[1].compacted.error
 
 
 @pytest.mark.parametrize(
@@ -306,8 +329,12 @@ def test_a_folder_holds_one_run_and_one_process(few, tmp_path):
     assert not epochs  # and not only after the dense network has been trained
     fit(recipe, tmp_path, dataset=few, overwrite=True)
     assert len(numbers(tmp_path)) == 1
-    with pytest.raises(RunFolderError, match="was started with other settings"):
-        fit(recipes.load("digits", ["training.epochs=2"]), tmp_path, dataset=few, resume=True)
+    other = recipes.load("digits", ["training.epochs=2", "objective.target=1.0"])
+    with pytest.raises(RunFolderError, match=r"other settings \(training.epochs: 1 there, 2 here\)"):
+        fit(other, tmp_path, dataset=few, resume=True)
+    with pytest.raises(RunFolderError, match="choose one"):
+        fit(recipe, tmp_path, dataset=few, resume=True, overwrite=True)
+    assert len(numbers(tmp_path)) == 1
     with RunFolder(tmp_path).opened(recipe, resume=True), pytest.raises(RunFolderError, match="another process"):
         fit(recipe, tmp_path, dataset=few, resume=True)
 

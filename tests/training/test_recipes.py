@@ -67,3 +67,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 def test_settings_that_an_objective_does_not_have_are_refused(kind, setting):
     with pytest.raises(SettingError, match=f"an objective of kind {kind} does not have one"):
         recipes.load("digits", [f"objective.kind={kind}", setting])
+
+
+@pytest.mark.parametrize(
+    ("change", "keeps"),
+    [("target=0.1", False), ("model.name=lenet5", False), ("data.name=mnist", False), ("epochs=3", True)],
+)
+def test_a_title_goes_when_it_is_not_true_any_more(change, keeps):
+    assert bool(recipes.load("digits", [change]).title) == keeps

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
-from lzero.training.sweep import spaced, sweep
+from lzero.training import building, together
+from lzero.training.sweep import plan, spaced, sweep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SHORT = ["training.epochs=1", "gates.units=none", "objective.kind=none"]
@@ -60,12 +62,32 @@ def test_a_sweep_that_was_stopped_goes_on_and_ends_as_one_that_was_not(workers, 
     ]
 
 
+def test_a_sweep_over_other_settings_needs_another_folder(tmp_path):
+    """One table has one set of columns: rows that differ in what is not told would be taken for seeds."""
+    settings = {"changes": SHORT, "accelerator": "cpu", "workers": 1}
+    first = sweep("digits", {"optimizer.lr": [0.01], "training.batch_size": [100]}, tmp_path, **settings)
+    with pytest.raises(ArgumentError, match=r"training.batch_size, .* got training.batch_size, training.seed; choose"):
+        sweep("digits", {"training.batch_size": [100]}, tmp_path, resume=True, **settings)
+    assert json.loads((tmp_path / "sweep.json").read_text()) == first
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_training_that_fails_does_so_after_the_others(workers, tmp_path):
     over = {"objective.target": [1.5, 1.0]}
     with pytest.raises(LzeroError, match=r"target=1.5,seed=0: target: expected a share .* whole number .* got 1.5"):
         sweep("digits", over, tmp_path, changes=["training.epochs=1"], accelerator="cpu", workers=workers)
     assert [row["objective.target"] for row in json.loads((tmp_path / "sweep.json").read_text())] == [1.0]
+
+
+def test_side_by_side_too_a_training_that_fails_does_so_after_the_others(tmp_path, monkeypatch):
+    on_cpu = {"accelerator": "cpu"}
+    monkeypatch.setattr(together, "build", lambda *given, **how: building.build(*given, **{**how, **on_cpu}))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    trials = list(plan("digits", {"objective.target": [1.5, 1.0]}, tmp_path, 1, ["training.epochs=1"]))
+    with pytest.raises(LzeroError, match=r"^target=1.5,seed=0: target: expected a share"):
+        list(together.side_by_side(trials, None, 16, lambda: False))
+    assert [trial.is_finished for trial in trials] == [False, True]
 
 
 def test_warnings_of_processes_are_told_with_the_name_of_the_training(tmp_path):

@@ -71,7 +71,8 @@ def compact_command(
         return
     Console().print(table_of(sizes))
     moved = " with its gates as they were moved for the budget" if objective is not None else ""
-    typer.echo(f"{out}: its outputs are those of the gated network{moved}, but for {difference:.0e} relative")
+    rounding = f", but for {difference:.0e} relative" if difference else ""
+    typer.echo(f"{out}: its outputs are those of the gated network{moved}{rounding}")
 
 
 def _run_of(folder: Path) -> Source:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from lzero.recipes import Recipe
     from lzero.training.loop import Step
     from lzero.training.together import Trial
 
@@ -40,7 +41,7 @@ def progress(console: Console) -> Iterator[Callable[[Step], None]]:
 
 def _columns(first: str) -> tuple[ProgressColumn, ...]:
     bar = (TextColumn(first), BarColumn(20), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
-    return (*bar, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    return (*bar, TextColumn("after"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
 
 
 @contextmanager
@@ -86,24 +87,30 @@ class _Shown:
         session = step.session
         if not session.fabric.is_global_zero:
             return
-        title, epochs = session.recipe.title, session.recipe.training.epochs
-        if title not in self.tasks:
+        kind, epochs = _kind(session.recipe), session.recipe.training.epochs
+        if kind not in self.tasks:
             total = epochs * len(session.batches)
-            self.tasks[title] = self.bar.add_task("", total=total, completed=session.step_number - 1, epoch="")
+            self.tasks[kind] = self.bar.add_task("", total=total, completed=session.step_number - 1, epoch="")
         if step.row is not None:
             self.said = in_short(step.row)
         elif monotonic() - self.looked < BETWEEN:
             return
         self.looked = monotonic()
         now = f"loss {step.loss:.4f}  {self.said}" if step.row is None else f"loss {step.row['loss']:.4f}  {self.said}"
-        epoch = f"epoch {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
-        self.bar.update(self.tasks[title], completed=session.step_number, description=now, epoch=epoch)
+        epoch = f"{kind}epoch {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
+        self.bar.update(self.tasks[kind], completed=session.step_number, description=now, epoch=epoch)
+
+
+def _kind(recipe: Recipe) -> str:
+    """Which of two trainings it is, where the network is first trained without gates, to compare."""
+    return "dense, " if recipe.gates.units == "none" else ""
 
 
 def _print(step: Step, console: Console) -> None:
     if step.row is not None and step.session.fabric.is_global_zero:
-        epochs = step.session.recipe.training.epochs
-        line = f"epoch {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
+        recipe = step.session.recipe
+        kind, epochs = _kind(recipe), recipe.training.epochs
+        line = f"{kind}epoch {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
         console.print(line, soft_wrap=True, highlight=False)
 
 

@@ -106,9 +106,11 @@ def find(name: str) -> Source:
             raise ArgumentError.about("SOURCE", expected="a run folder, with config.toml", got=name)
         return Source(name, recipes.load(run.config), run)
     if name in zoo.names() or ":" in name:
-        return Source(name, Recipe(model=Model(name)), has_data=False)
+        return Source(name, Recipe(model=Model(dotted(name))), has_data=False)
     near = difflib.get_close_matches(name, (*recipes.names(), *zoo.names()), n=1)
     advice = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(recipes.names())}"
+    if name.endswith(".safetensors"):
+        advice = "a file has weights and no network: give its run folder, or a network and --weights FILE"
     expected = "a recipe, a TOML file, a run folder, a network of the zoo or package.module:function"
     raise ArgumentError.about("SOURCE", expected=expected, got=name, advice=advice)
 
@@ -117,7 +119,19 @@ def recipe_of(text: str, changes: Sequence[str]) -> tuple[str, list[str]]:
     """A recipe and changes to it; a function that makes a network of one's own is a change to the default recipe."""
     if ":" not in text or text.endswith(".toml"):
         return text, list(changes)
-    return recipes.DEFAULT, [f"model.name={text}", "model.options={}", *changes]
+    return recipes.DEFAULT, [f"model.name={dotted(text)}", "model.options={}", *changes]
+
+
+def dotted(text: str) -> str:
+    """A function in a file below the working folder as Python finds it.
+
+    >>> dotted("nets/mine.py:make"), dotted("nets.mine:make")
+    ('nets.mine:make', 'nets.mine:make')
+    """
+    file, _, function = text.partition(":")
+    path = Path(file)
+    is_below = path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts
+    return f"{'.'.join(path.with_suffix('').parts)}:{function}" if is_below else text
 
 
 def short_name(text: str) -> str:

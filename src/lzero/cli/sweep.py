@@ -100,6 +100,8 @@ def parsed(text: str) -> tuple[str, list[Any]]:
     if not equals or not values:
         raise SettingError(f"{text}: expected KEY=VALUE,VALUE or KEY=FIRST..LAST")
     ranged = RANGE.match(values)
+    if ranged is None and ".." in values:
+        raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8")
     if ranged is None:
         return full_key(key), [_value(each) for each in values.split(",")]
     first, last, count = ranged.groups()
@@ -126,9 +128,7 @@ def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
     """A line for each combination, means over its seeds, and the spread of the error."""
     table = Table(*keys, "error", "± (seeds)", "of MACs", "of parameters", box=None)
     combinations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:  # those of an earlier sweep over other settings are in the file alone
-        if any(key not in row for key in keys):
-            continue
+    for row in rows:
         combinations.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
     for values, same in combinations.items():
         errors = [row["error"] for row in same]

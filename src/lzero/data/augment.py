@@ -73,7 +73,7 @@ def statistics(images: Tensor) -> tuple[Tensor, Tensor]:
 
 def as_floats(images: Tensor) -> Tensor:
     """Images, bytes or in 0 to 1, as floats on the scale of 0 to 1."""
-    return images.float() / 255 if images.dtype == torch.uint8 else images
+    return images.float() / 255 if images.dtype == torch.uint8 else images.float()
 
 
 def _draw(choices: int, count: int, generator: Generator, images: Tensor) -> Tensor:

@@ -45,6 +45,13 @@ class Dataset:
     test: Split
     classes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        for split in (self.train, self.test) if self.classes else ():
+            low, high = (int(label) for label in split.labels.aminmax()) if len(split) else (0, 0)
+            if low < 0 or high >= len(self.classes):
+                expected = f"numbers from 0 to {len(self.classes) - 1}, one for each of the classes"
+                raise ArgumentError.about("labels", expected=expected, got=f"some from {low} to {high}")
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""

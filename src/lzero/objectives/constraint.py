@@ -84,6 +84,7 @@ class Constraint(Objective):
         targets = torch.tensor(shares, device=sparsifier.log_alpha.device)
         self.register_buffer("shares", targets, persistent=False)  # an argument, not what training finds
         self._last: tuple[Tensor, Tensor, Tensor] | None = None  # term, expected shares, violation
+        self._last_of = 0  # the version of log α that these are of
         self._shown: tuple[Tensor, Tensor, Tensor] | None = None  # the same for the record, as of the last step
 
     @property
@@ -97,12 +98,18 @@ class Constraint(Objective):
 
     def forward(self) -> Tensor:
         """$\\sum_g \\lambda_g v_g$ as the gates stand now."""
+        term, expected, violation = self._now()
+        self._term = term.detach()
+        version = self.sparsifier.log_alpha._version
+        if self._last is None or version == self._last_of:  # a look for a log, once gates have moved, changes nothing
+            self._last, self._last_of = (self._term, expected.detach(), violation.detach()), version
+        return term
+
+    def _now(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The term, expected shares and violations as the gates stand now."""
         expected = self._meter.shares(self.sparsifier.law.prob_active)
         violation = self._violation(expected)
-        term = (self.multiplier.detach() * violation).sum()
-        self._term = term.detach()
-        self._last = self._term, expected.detach(), violation.detach()
-        return term
+        return (self.multiplier.detach() * violation).sum(), expected, violation
 
     def _violation(self, shares: Tensor) -> Tensor:
         if self._kind == "difference":
@@ -111,7 +118,8 @@ class Constraint(Objective):
 
     def update(self) -> None:
         """Move the multipliers, by the violation the term had: both players move at once."""
-        _, _, violation = self._seen()
+        self._last = self._last or self._seen()
+        violation = self._last[2]
         if self._dual_density == "realised":
             violation = self._violation(self._meter.shares(self.open_gates()))
         self.dual.step(violation)
@@ -120,15 +128,20 @@ class Constraint(Objective):
     def count(self) -> None:
         """Go on, with a look at where the density is going."""
         _, expected, _ = self._shown or self._seen()
-        self._forecast.look(self.steps, expected, self.multiplier)
+        self._forecast.look(self.steps, expected, self.multiplier, self.sparsifier.log_alpha.detach())
         super().count()
 
+    def set_extra_state(self, state: Tensor) -> None:
+        """The counterpart of `get_extra_state`; the step that was shown is not the last one any more."""
+        self._shown = None
+        super().set_extra_state(state)
+
     def _seen(self) -> tuple[Tensor, Tensor, Tensor]:
-        if self._last is None:  # a step without a term, as where gates are trained by something else
-            with torch.no_grad():
-                self.forward()
-        assert self._last is not None  # noqa: S101 (forward has just set it)
-        return self._last
+        """What the term was last made of; where there was none, as the gates stand now."""
+        if self._last is not None:
+            return self._last
+        with torch.no_grad():
+            return self._now()
 
     @property
     def record(self) -> Record:

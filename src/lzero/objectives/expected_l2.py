@@ -12,6 +12,7 @@ from lzero.costs import column_spans, expected_alive
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE
 from lzero.tensors import last_product
+from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -56,7 +57,9 @@ class ExpectedL2:
     def _made_for(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
         structure = self._sparsifier.structure
         if self._tables is None or self._tables[0] is not structure or self._tables[1] != device:
-            self._tables = structure, device, self._make(device)
+            check_parts(self._sparsifier)
+            with torch.inference_mode(False):  # what is kept must serve a training too
+                self._tables = structure, device, self._make(device)
         return self._tables[2]
 
     def _make(self, device: torch.device) -> dict[str, dict[int, Tensor]]:

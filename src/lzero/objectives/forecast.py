@@ -6,6 +6,8 @@ import math
 import warnings
 from typing import TYPE_CHECKING
 
+import torch
+
 from lzero.budgets import UNITS
 from lzero.errors import BudgetWarning
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 1000  # steps in which gates that are being closed must have moved
 LOOKS = 10  # in a training whose length is known; each makes a GPU wait once
+APART = 2  # steps at least: the first may have a learning rate of 0
 NEAR = 1.1  # times the target: what is no further away is left to the final projection
 
 STILL = "the gates have not moved at all"
@@ -25,24 +28,28 @@ GATES_IN = "are they in the optimizer? It takes sparsifier.param_groups(lr=…),
 
 
 class Forecast:
-    """Looks at the densities now and then, and warns once for each budget."""
+    """Looks at gates and densities now and then; warns once of gates that stand still, and once for each budget."""
 
     def __init__(self, budgets: Sequence[Budget], steps: int | None) -> None:
         self.budgets, self.steps = budgets, steps
-        self.every = PATIENCE if steps is None else max(1, steps // LOOKS)
-        self._before: tuple[int, list[float]] | None = None
+        self.every = PATIENCE if steps is None else max(APART, steps // LOOKS)
+        self._before: tuple[int, list[float], Tensor] | None = None
         self._warned: set[str] = set()
 
-    def look(self, step: int, expected: Tensor, multiplier: Tensor) -> None:
+    def look(self, step: int, expected: Tensor, multiplier: Tensor, log_alpha: Tensor) -> None:
         """Compare with the last look. The warm-up of the target lies in the first half, where nothing is foretold."""
         if step % self.every:
             return
         now, pushed = expected.tolist(), multiplier.tolist()
         if self._before is not None and self._before[0] < step:  # the same step comes twice with an extra gradient
-            for budget, share, before, pull in zip(self.budgets, now, self._before[1], pushed, strict=True):
-                if pull > 0 and share > budget.share * NEAR and budget.name not in self._warned:
+            rows = list(zip(self.budgets, now, self._before[1], pushed, strict=True))
+            wanting = [row for row in rows if row[3] > 0 and row[1] > row[0].share * NEAR]
+            if wanting and torch.equal(log_alpha, self._before[2]):
+                self._warn(STILL, f"{STILL} between steps {step - self.every} and {step}; {GATES_IN}")
+            else:
+                for budget, share, before, _ in wanting:
                     self._judge(budget, step, share, before)
-        self._before = step, now
+        self._before = step, now, log_alpha.clone()
 
     def _judge(self, budget: Budget, step: int, share: float, before: float) -> None:
         if self.steps is None:
@@ -51,14 +58,13 @@ class Forecast:
             pace = min(0.0, math.log(share / before))
             end = share * math.exp(pace * (self.steps - step) / self.every)
             hopeless = 2 * step >= self.steps and end > budget.share * NEAR
-        if share == before:
-            self._warn(budget, f"{STILL} between steps {step - self.every} and {step}; {GATES_IN}")
-        elif hopeless:
-            self._warn(budget, self._message(budget, step, share, end))
+        if hopeless:
+            self._warn(budget.name, self._message(budget, step, share, end))
 
-    def _warn(self, budget: Budget, message: str) -> None:
-        self._warned.add(budget.name)
-        warnings.warn(message, BudgetWarning, stacklevel=7)
+    def _warn(self, about: str, message: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            warnings.warn(message, BudgetWarning, stacklevel=7)
 
     def _message(self, budget: Budget, step: int, share: float, end: float) -> str:
         kind = f"{UNITS[budget.cost]}" + (f" of {budget.name}" if budget.groups else "")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DEFAULT = "digits"
+TOLD = ("data", "model", "gates", "objective")  # sections that a title is about
 
 
 def names() -> tuple[str, ...]:
@@ -34,12 +35,18 @@ def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
     """
     settings = _settings(recipe)
     changes = list(changes)
+    if any(_section(change) in TOLD for change in changes):
+        settings.pop("title", None)  # of what it was before; reports make one of what it is
     for change in changes:
         _apply(settings, change)
     made = read(Recipe, settings)
     check(made)
     _check_used(made.objective.kind, changes)
     return made
+
+
+def _section(change: str) -> str:
+    return full_key(change.partition("=")[0]).partition(".")[0]
 
 
 def _check_used(kind: str, changes: Iterable[str]) -> None:

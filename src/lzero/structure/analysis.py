@@ -18,6 +18,7 @@ from lzero.structure.capture import Inputs, capture, module_path, parameter_node
 from lzero.structure.op import Findings, Op, Value, sizes
 from lzero.structure.registry import find_rule
 from lzero.structure.units import Dim, free
+from lzero.tensors import saved_tensors
 
 if TYPE_CHECKING:
     from lzero.structure.op import Product, Reading
@@ -86,7 +87,7 @@ def analyse_program(program: ExportedProgram, model: nn.Module, *others: Exporte
 def _follow(program: ExportedProgram, model: nn.Module, aliases: dict[str, str], findings: Findings) -> None:
     """Apply the rule of every operation, in order."""
     named, values = _named_placeholders(program), findings.values
-    saved = {aliases.get(name, name) for name in model.state_dict()}
+    saved = {aliases.get(name, name) for name in saved_tensors(model)}
     parameters = {aliases.get(name, name) for name, _ in model.named_parameters()}
     inputs = set(program.graph_signature.user_inputs)
     choosing = {path: module for path, module in model.named_modules() if isinstance(module, IndexedLinear)}

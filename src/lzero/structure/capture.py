@@ -109,10 +109,12 @@ def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exceptio
             model(*inputs)
     except Exception as own:  # whatever the model's code raises
         return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
-    said = f"torch.export cannot capture {name}: {error}"
+    said = str(error)
     if "data-dependent" in said or "FakeTensor" in said:
-        return f"{said}\nIts forward must not branch on values of tensors, and no size may depend on them."
-    return f"{said}\nIt runs, but torch.export.export(model, example_inputs) must be able to follow it."
+        why = "its forward must not branch on values of tensors, and no size may depend on them"
+    else:
+        why = "it runs, but torch.export.export(model, example_inputs) must be able to follow it"
+    return f"torch.export cannot capture {name}: {why}. It says: {said}"
 
 
 def parameter_nodes(program: ExportedProgram) -> dict[Node, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -104,12 +104,20 @@ def freeze(analysis: Analysis, sites: list[Site], pinned: list[Pinned]) -> Struc
 
 
 def same_sites(analysis: Analysis, structure: Structure) -> list[Site]:
-    """The sites of a structure in another analysis of its model."""
-    names = {site.name for site in structure.sites}
-    sites = [site for site in find_sites(analysis)[0] if site.name in names]
-    if [(site.name, site.size) for site in sites] != [(site.name, site.size) for site in structure.sites]:
+    """The sites of a structure in another analysis of its model.
+
+    A unit that is left alone may not be seen there, as a lone head, which no view tells apart from its depth: it keeps
+    its number under a label that nothing has, since it cannot be removed.
+    """
+    found = {site.name: site for site in find_sites(analysis)[0]}
+    lone = {
+        site.name: replace(site, labels=(NONE - 1 - k,)) for k, site in enumerate(structure.sites) if site.size == 1
+    }
+    sites = [found.get(site.name, lone.get(site.name)) for site in structure.sites]
+    same = [site for site, before in zip(sites, structure.sites, strict=True) if site and site.size == before.size]
+    if len(same) < len(sites):
         raise LzeroError("with these inputs the model runs other operations than when it was sparsified; do that again")
-    return sites
+    return same
 
 
 def _activations(analysis: Analysis, of: Numbering) -> tuple[Ids, ...]:

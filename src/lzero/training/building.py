@@ -47,7 +47,9 @@ def build(
     seed, device = recipe.training.seed, fabric.device
     torch.manual_seed(seed)
     model = make_model(recipe) if model is None else model
-    fresh, dense = _before_gates(recipe, model)
+    if recipe.model.init is not None:
+        start_from(model, Path(recipe.model.init))
+    dense = copy.deepcopy(model)
     model = fabric.to_device(model)
     train, test = parts_of(recipe, dataset)
     batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
@@ -69,7 +71,6 @@ def build(
         augmentation=augmentation,
         gate_noise=gate_noise,
         dense=dense,
-        fresh=fresh,
         widths={} if sparsifier is None else widths_of(sparsifier),
         totals=torch.zeros(2, device=device),
         commit=commit(),
@@ -77,15 +78,6 @@ def build(
     session.set_up()
     session.average = Polyak(model, recipe.training.average) if recipe.training.average else None
     return session
-
-
-def _before_gates(recipe: Recipe, model: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The network as it was made, and with what its file gives it, which the model itself gets too."""
-    fresh = dense = copy.deepcopy(model)
-    if recipe.model.init is not None:
-        start_from(model, Path(recipe.model.init))
-        dense = copy.deepcopy(model)
-    return fresh, dense
 
 
 def _generators(recipe: Recipe, fabric: Fabric) -> tuple[Generator, Generator]:

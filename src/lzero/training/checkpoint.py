@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lzero import storage
-from lzero.cutting import plan_of
+from lzero.cutting import PLAN, plan_of
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
 from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.tensors import saved_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +150,12 @@ def _set_random_states(session: Session, states: dict[str, Tensor]) -> None:
 def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Cut the fresh model as the saved one was: frozen to a plain network, or shrunk with its gates."""
     if facts["plan"]:
-        small = storage.cut_to(copy.deepcopy(session.fresh), facts["plan"], _part(tensors, "model"), path)
+        # The plan is of the first dense network; the one at hand may have been cut before.
+        here = {name: list(tensor.shape) for name, tensor in saved_tensors(session.dense).items()}
+        small = storage.cut_to(
+            copy.deepcopy(session.dense), {**facts["plan"], "dense": here}, _part(tensors, "model"), path
+        )
+        small.__dict__[PLAN] = json.dumps(facts["plan"])
         session.become(session.fabric.to_device(small))
     elif session.sparsifier is not None:
         _cut_like(session, facts["sites"], facts["columns"])

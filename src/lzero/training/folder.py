@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,9 +53,9 @@ class RunFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise RunFolderError(f"{self.path}: another process is training there") from error
+            self.check(recipe, resume=resume, overwrite=overwrite)
             if overwrite:
                 self._clear()
-            self.check(recipe, resume=resume)
             if not self.config.exists():
                 self.write(self.config, as_toml(recipe))
             try:
@@ -70,14 +71,18 @@ class RunFolder:
 
     def check(self, recipe: Recipe, *, resume: bool, overwrite: bool = False) -> None:
         """Refuse to begin where a run is already, or to go on with another recipe than the one that was begun."""
+        if resume and overwrite:
+            raise RunFolderError(f"{self.path}: to go on with a run and to replace it are two things; choose one")
         if overwrite or not self.config.exists():
             return
         if not resume:
             choices = "go on with --resume, replace it with --overwrite, or choose another folder"
             raise RunFolderError(f"{self.path}: there is a run already; {choices}")
-        if self.config.read_text(encoding="utf-8") != as_toml(recipe):
+        begun = self.config.read_text(encoding="utf-8")
+        if begun != as_toml(recipe):
+            told = _differences(begun, as_toml(recipe))
             raise RunFolderError(
-                f"{self.config}: the run was started with other settings; resume without changing them"
+                f"{self.config}: the run was started with other settings ({told}); resume without changing them"
             )
 
     def write(self, path: Path, text: str) -> None:
@@ -107,3 +112,24 @@ class RunFolder:
                 os.fsync(file.fileno())
         except OSError as error:
             raise RunFolderError(f"{self.metrics}: cannot be written ({error.strerror})") from error
+
+
+def _differences(begun: str, now: str) -> str:
+    """The settings that differ, as a run has them and as they are asked for.
+
+    >>> _differences("[training]\\nepochs = 12", "[training]\\nepochs = 20")
+    'training.epochs: 12 there, 20 here'
+    """
+    try:
+        there, here = _flat(tomllib.loads(begun)), _flat(tomllib.loads(now))
+    except tomllib.TOMLDecodeError as error:
+        return f"it cannot be read: {error}"
+    keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    return ", ".join(f"{key}: {there.get(key, 'nothing')} there, {here.get(key, 'nothing')} here" for key in keys)
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

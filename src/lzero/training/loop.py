@@ -219,7 +219,7 @@ def dense_recipe(recipe: Recipe) -> Recipe:
     """The same training without gates."""
     return replace(
         recipe,
-        title=f"{recipe.title} (dense)",
+        title=f"{recipe.title} (dense)" if recipe.title else "",
         gates=replace(recipe.gates, units="none"),
         objective=Aim(kind="none"),
         shrink=Shrink(),

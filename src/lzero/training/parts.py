@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,9 +17,12 @@ from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
 from lzero.objectives.group_lasso import GroupLasso
 from lzero.objectives.schedules import Schedule, constant, linear
+from lzero.proof import described
 from lzero.sparsify import sparsify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
 
@@ -30,14 +33,28 @@ def make_model(recipe: Recipe) -> nn.Module:
     module, colon, function = name.partition(":")
     if not colon:
         return zoo.make(name, **options)
+    make = _imported(module, function)
     try:
-        made = getattr(importlib.import_module(module), function)(**options)
-    except (ImportError, AttributeError, TypeError) as error:
-        expected, got = "package.module:function, importable from the working folder", f"{name} ({error})"
-        raise ArgumentError.about("model.name", expected=expected, got=got) from error
+        made = make(**options)
+    except Exception as error:  # whatever the user's code raises
+        raise LzeroError(f"{name} makes no network: {described(error)}") from error
     if not isinstance(made, nn.Module):
         raise ArgumentError.about("model.name", expected="a function that makes a module", got=type(made).__name__)
     return made
+
+
+def _imported(module: str, function: str) -> Callable[..., Any]:
+    """What makes a network of one's own."""
+    expected, name = "package.module:function, importable from the working folder", f"{module}:{function}"
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:  # whatever the user's code raises
+        got, advice = f"{name} ({described(error)})", "a file nets.py here is nets:function"
+        raise ArgumentError.about("model.name", expected=expected, got=got, advice=advice) from error
+    if not callable(make := getattr(found, function, None)):
+        known = ", ".join(key for key, value in vars(found).items() if callable(value) and not key.startswith("_"))
+        raise ArgumentError.about("model.name", expected=expected, got=name, advice=f"{module} has {known or 'none'}")
+    return make  # type: ignore[no-any-return]
 
 
 def start_from(model: nn.Module, path: Path) -> None:

@@ -51,7 +51,6 @@ class Session:
     augmentation: Generator
     gate_noise: Generator
     dense: nn.Module  # the network before it had gates, to compare with
-    fresh: nn.Module  # the same before a file gave it its weights, and its sizes: what it is cut from when it goes on
     widths: dict[str, int]  # units of each site and inputs with gates, before anything was removed
     totals: Tensor  # of this epoch so far, over steps: the loss, and the error on what was learnt from
     commit: str  # of lzero, when the training was built; all of them where it went on with another

@@ -11,7 +11,7 @@ from typing import Any
 
 from lzero.errors import ArgumentError
 from lzero.files import write_atomically
-from lzero.recipes import load
+from lzero.recipes import full_key, load
 from lzero.training.folder import RunFolder
 from lzero.training.together import Point, Trial, train_all
 
@@ -46,6 +46,7 @@ def sweep(
     >>> [row["optimizer.lr"] for row in rows]
     [0.01, 0.001]
     """
+    over = {full_key(key): values for key, values in over.items()}
     trials = list(plan(recipe, over, Path(folder), seeds, changes))
     table = Path(folder) / "sweep.json"
     if not resume and any(path.exists() for path in (table, *(trial.folder for trial in trials))):
@@ -55,6 +56,7 @@ def sweep(
             got=folder,
             advice="go on with --resume, or choose another",
         )
+    _check_settings(_rows(table), [*over, SEED], folder)
     for trial in trials:
         if trial.is_finished:
             RunFolder(trial.folder).check(trial.recipe, resume=True)
@@ -69,11 +71,24 @@ def sweep(
     return rows
 
 
+def _rows(table: Path) -> list[Point]:
+    rows: list[Point] = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
+    return rows
+
+
+def _check_settings(rows: list[Point], keys: Sequence[str], folder: str | Path) -> None:
+    """One table, one set of columns: means over rows that differ in what is not told would say nothing."""
+    swept = {key for row in rows for key in row if "." in key}  # what came out has no dots in its name
+    if rows and swept != set(keys):
+        expected, got = (", ".join(sorted(each)) for each in (swept, set(keys)))
+        advice = "choose another folder for another sweep"
+        raise ArgumentError.about("over", expected=f"the settings of {folder}, {expected}", got=got, advice=advice)
+
+
 def _tabled(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
     """The rows of a table, without those that are made anew, and the new ones; it is written where there are any."""
-    before = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
     made = [[row[key] for key in keys] for row in rows]
-    rows = [row for row in before if [row.get(key) for key in keys] not in made] + rows
+    rows = [row for row in _rows(table) if [row[key] for key in keys] not in made] + rows
     if rows:
         with write_atomically(table) as temporary:
             temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

@@ -14,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -28,7 +29,6 @@ from lzero.training.building import build
 from lzero.training.folder import RunFolder
 from lzero.training.loop import begin, fastest_kernels, fit, save, training
 from lzero.training.outcome import finish
-from lzero.training.session import Session
 from lzero.training.shared_gpu import shared_gpu
 
 SIDE_BY_SIDE = 16  # networks that a GPU trains at a time
@@ -240,25 +240,30 @@ def side_by_side(
     trials: Sequence[Trial], data_dir: str | Path | None, at_once: int, should_stop: Callable[[], bool]
 ) -> Iterator[Trial]:
     """Train on one GPU in one process, each network in a stream of its own."""
+    loaded = cache(partial(data.load, folder=data_dir))
+    failed: list[LzeroError] = []
     for start in range(0, len(trials), at_once):
         with fastest_kernels():
-            yield from _together(trials[start : start + at_once], data_dir, should_stop)
+            failed += yield from _together(trials[start : start + at_once], loaded, should_stop)
+    _raise_all(failed)
 
 
-def _together(trials: Sequence[Trial], data_dir: str | Path | None, should_stop: Callable[[], bool]) -> Iterator[Trial]:
-    loaded = {name: data.load(name, data_dir) for name in {trial.recipe.data.name: None for trial in trials}}
-    waiting = []
-    for trial in trials:
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            session = build(trial.recipe, loaded[trial.recipe.data.name], accelerator="cuda")
-        waiting.append((trial, stream, _steps(trial, session)))
+def _together(
+    trials: Sequence[Trial], loaded: Callable[[str], data.Dataset], should_stop: Callable[[], bool]
+) -> Generator[Trial, None, list[LzeroError]]:
+    """Trainings as they finish, a step of each in turn; what went wrong is returned."""
+    waiting = [(trial, torch.cuda.Stream(), _steps(trial, loaded)) for trial in trials]
+    failed: list[LzeroError] = []
     while waiting:
         still = []
         for trial, stream, steps in waiting:
             with torch.cuda.stream(stream):
-                with _named(trial):
-                    is_done = next(steps, None) is None
+                try:
+                    with _named(trial):
+                        is_done = next(steps, None) is None
+                except LzeroError as error:
+                    failed.append(error)
+                    continue
                 if is_done:
                     yield trial
                 else:
@@ -269,11 +274,12 @@ def _together(trials: Sequence[Trial], data_dir: str | Path | None, should_stop:
                 with torch.cuda.stream(stream):
                     steps.close()
             raise KeyboardInterrupt
+    return failed
 
 
-def _steps(trial: Trial, session: Session) -> Generator[bool, None, None]:
+def _steps(trial: Trial, loaded: Callable[[str], data.Dataset]) -> Generator[bool, None, None]:
     """One training in its folder, handing over after each step; closed early, it writes a checkpoint."""
-    run = RunFolder(trial.folder)
+    session, run = build(trial.recipe, loaded(trial.recipe.data.name), accelerator="cuda"), RunFolder(trial.folder)
     with run.opened(trial.recipe, resume=True):
         begin(session, run, resume=True)
         for _ in training(session, run):

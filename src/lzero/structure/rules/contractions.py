@@ -70,8 +70,10 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
         _einsum_letter(op, same, summed=letter not in output)
     summed = {letter for letter in dims if letter not in output}
     whole = {letter: max(reversed(same), key=lambda dim: dim.size) for letter, same in dims.items()}
-    if any(len(dims[letter]) == 2 for letter in summed):  # what one operand alone is summed over goes first
-        op.multiplies(*(whole[letter] for letter, same in dims.items() if letter not in summed or len(same) == 2))
+    # What one operand alone is summed over goes first, and so does what stretches the other's only unit.
+    inner = {letter for letter in summed if len(dims[letter]) == 2 and len({dim.size for dim in dims[letter]}) == 1}
+    if inner:
+        op.multiplies(*(whole[letter] for letter in dims if letter not in summed or letter in inner))
     return Value(whole[letter].without_sources() for letter in output)
 
 

@@ -65,8 +65,10 @@ def split(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
 def chunk(op: Op, x: Value, count: object, dim: int = 0) -> list[Value]:
     """So many stretches of one size, which they are to have after a cut too: what is removed goes from each of them."""
     parts = split(op, x, count, dim)
-    for part in parts[1:]:
-        if part[dim].size == parts[0][dim].size:
+    if len({part[dim].size for part in parts}) > 1:
+        op.pin([x[dim]], f"{op.name} makes parts of it that are not equal")
+    else:
+        for part in parts[1:]:
             op.unite(parts[0][dim], part[dim])
     return parts
 
