@@ -14,6 +14,7 @@ from lzero.cli import app
 from lzero.cli.source import SHAPES, find
 from lzero.data import Dataset, Split
 from lzero.errors import BudgetWarning
+from lzero.training.building import build
 from lzero.zoo import make
 from tests.test_export import assert_same
 
@@ -210,6 +211,26 @@ def test_another_budget_holds(budget, cost, runs, told):
     assert 0.8 * limit < sizes["compacted"][cost] <= limit
     assert sizes["compacted"] == counted(storage.load(network(), "a.safetensors"))
     assert told("measure", runs / "averaged", "--weights", "a.safetensors")["compacted"] == sizes["compacted"]
+
+
+def test_the_error_of_what_is_left_is_told_where_the_data_is_here(runs, told, run):
+    """As it was counted when the training ended: averaged, normalised, and on the same held-out examples."""
+    sizes = told("compact", runs / "averaged", "--out", "a.safetensors")
+    recipe = recipes.load(runs / "averaged" / "config.toml")
+    session = build(recipe, data.digits(), accelerator="cpu")
+    assert sizes["error"] == session.evaluate(storage.load(network(), "a.safetensors"))[0]
+    printed = run("compact", runs / "averaged", "--out", "b.safetensors").output
+    assert f"its error on the held-out part of digits: {sizes['error']:.2%}" in " ".join(printed.split())
+
+
+def test_an_error_on_data_that_is_not_here_is_not_told(runs, told, run, monkeypatch):
+    def missing(*_):
+        raise data.DataError("digits: not here")
+
+    monkeypatch.setattr(data, "load", missing)
+    assert told("compact", runs / "shrunk", "--out", "a.safetensors")["error"] is None
+    printed = run("compact", runs / "shrunk", "--out", "b.safetensors").output
+    assert "its error is not known: the data it was trained on is not here" in " ".join(printed.split())
 
 
 def test_widths_are_rounded(runs, told):

@@ -74,7 +74,8 @@ def _check_budget(budget: Objective, sparsifier: Sparsifier) -> None:
         got = type(budget).__name__ if isinstance(budget, Objective) else repr(budget)
         raise ArgumentError.about("budget", expected=expected, got=got, advice=advice)
     if budget.sparsifier is not sparsifier:
-        raise ArgumentError.about("budget", expected="the objective of this model", got="that of another")
+        expected, advice = "the objective of this model", "a copy, such as an average, goes by lzero.projection.project"
+        raise ArgumentError.about("budget", expected=expected, got="that of another", advice=advice)
 
 
 def _projected(

@@ -11,21 +11,21 @@ import torch
 import typer
 from rich.console import Console
 
-from lzero import storage
+from lzero import data, storage
 from lzero.budgets import UNITS, check_cost
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.measure import sizes_of, table_of
 from lzero.cli.source import AsJson, Input, Out, Overwrite, Source, check_out, find, working_folder_importable
 from lzero.compact import compact
-from lzero.data import Dataset, Split
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
 from lzero.training import checkpoint
-from lzero.training.building import build
+from lzero.training.building import TEST_BATCH, build
+from lzero.training.parts import parts_of
 from lzero.verify import verify
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from lzero.budgets import Target
     from lzero.objectives import Objective
@@ -46,15 +46,21 @@ def compact_command(
     ] = None,
     round_to: Annotated[
         int | None,
-        typer.Option(help="Keep widths divisible by this; else as the recipe has it.", min=1, show_default=False),
+        typer.Option(
+            help="Keep widths divisible by this, where enough units are left; else as the recipe has it.",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     inputs: Input = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Compact the network of a run to another budget.
 
-    Gates are moved, weights are not trained again: a budget much smaller than the recipe's costs accuracy.
+    Gates are moved, weights are not trained again: a budget much smaller than the recipe's costs accuracy. How much is
+    told where the dataset of the recipe is here.
     """
     with errors_for_people(), warnings_for_people(Console(stderr=True)):
         check_out(out, (".safetensors",), overwrite=overwrite)
@@ -66,13 +72,41 @@ def compact_command(
         difference = verify(session.model, small, source.inputs(inputs))
         storage.save(small, out)
         sizes = sizes_of(source, out, inputs)
+        error = _error(session, small, source, data_dir)
     if as_json:
-        typer.echo(json.dumps({"out": str(out), "difference": difference, **sizes}, indent=2))
+        typer.echo(json.dumps({"out": str(out), "difference": difference, "error": error, **sizes}, indent=2))
         return
     Console().print(table_of(sizes))
     moved = " with its gates as they were moved for the budget" if objective is not None else ""
     rounding = f", but for {difference:.0e} relative" if difference else ""
     typer.echo(f"{out}: its outputs are those of the gated network{moved}{rounding}")
+    typer.echo(_worth(source, error))
+
+
+def _error(session: Session, small: nn.Module, source: Source, data_dir: Path | None) -> float | None:
+    """The error on the data of the recipe; none where that is not here, or the network was trained on other images."""
+    name, device = source.recipe.data.name, session.fabric.device
+    try:
+        dataset = data.load(name, data_dir)
+    except LzeroError:
+        return None
+    train, test = parts_of(source.recipe, dataset)
+    shape, classes = session.batches.images.shape[1:], len(dataset.classes)
+    if dataset.shape != shape or small(torch.zeros(1, *shape)).shape[1:] != (classes,):
+        return None
+    session.test = data.Batches(test, TEST_BATCH, device=device)
+    if source.recipe.data.normalise:
+        mean, deviation = data.statistics(train.images)
+        session.statistics = mean.to(device), deviation.to(device)
+    return session.evaluate(small.to(device))[0]
+
+
+def _worth(source: Source, error: float | None) -> str:
+    """What the network is good for, or why that is not known."""
+    name, part = source.recipe.data.name, "held-out" if source.recipe.data.held_out else "test"
+    if error is None:
+        return f"its error is not known: the data it was trained on is not here, as by lzero data fetch {name}"
+    return f"its error on the {part} part of {name}: {error:.2%}"
 
 
 def _run_of(folder: Path) -> Source:
@@ -104,10 +138,10 @@ def _restored(source: Source, example: Tensor) -> Session:
     """The training as its checkpoint has it, with averaged weights where the recipe averages; on blank data."""
     recipe, run, count = source.recipe, source.run, source.recipe.training.batch_size
     assert run is not None  # noqa: S101 (checked by the caller)
-    blank = Split(torch.zeros(count, *example.shape[1:]), torch.zeros(count, dtype=torch.int64))
+    blank = data.Split(torch.zeros(count, *example.shape[1:]), torch.zeros(count, dtype=torch.int64))
     plain = replace(recipe, data=replace(recipe.data, held_out=0.0, normalise=False))
     with torch.random.fork_rng(), working_folder_importable():
-        session = build(plain, Dataset(recipe.data.name, blank, blank, ()))
+        session = build(plain, data.Dataset(recipe.data.name, blank, blank, ()))
         checkpoint.restore(session, run.checkpoint, run.config.read_text(encoding="utf-8"), to_go_on=False)
     if session.sparsifier is None:
         raise LzeroError(f"{run.path}: its network has no gates any more; train with gates, and without freeze_after")

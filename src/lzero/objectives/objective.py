@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
-from lzero.objectives.schedules import Schedule, check_schedule, constant
+from lzero.objectives.schedules import Schedule, constant, factor_at
 from lzero.sparsifier import Sparsifier
 
 if TYPE_CHECKING:
@@ -81,9 +81,8 @@ class Objective(nn.Module):
         if not isinstance(sparsifier, Sparsifier):
             expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
             raise ArgumentError.about("sparsifier", expected=expected, got=type(sparsifier).__name__, advice=advice)
-        check_schedule(schedule)
         self.sparsifier, self._schedule = sparsifier, schedule
-        self._scheduled = float(schedule(0))
+        self._scheduled = factor_at(schedule, 0)
         self._factor: Tensor  # what the schedule says for this step, on the device: a captured step reads it there
         factor = torch.full((), self._scheduled, device=sparsifier.log_alpha.device)
         self.register_buffer("_factor", factor, persistent=False)
@@ -133,7 +132,7 @@ class Objective(nn.Module):
         self._follow_schedule()
 
     def _follow_schedule(self) -> None:
-        factor = float(self._schedule(self.steps))
+        factor = factor_at(self._schedule, self.steps)
         if factor != self._scheduled:
             self._factor.fill_(factor)
             self._scheduled = factor

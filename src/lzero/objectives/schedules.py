@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 from lzero.errors import ArgumentError
 
@@ -52,7 +53,16 @@ class cosine(linear):  # noqa: N801 (as above)
         return (1 - math.cos(math.pi * super().__call__(step))) / 2
 
 
-def check_schedule(schedule: Schedule) -> None:
-    """Refuse what cannot be called."""
+def factor_at(schedule: Schedule, step: int) -> float:
+    """What a schedule says for a step; refused where that is no number.
+
+    >>> factor_at(linear(4), 1)
+    0.25
+    """
     if not callable(schedule):
         raise ArgumentError.about("schedule", expected="a function of the step", got=repr(schedule))
+    factor: object = schedule(step)
+    if not isinstance(factor, SupportsFloat) or not math.isfinite(float(factor)):
+        expected = "a function from the step to a number"
+        raise ArgumentError.about("schedule", expected=expected, got=f"{factor!r} at step {step}")
+    return float(factor)
