@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
+import torch
+
 
 class LzeroError(Exception):
     """Base of every error that lzero raises on purpose."""
@@ -42,3 +47,11 @@ class MissingExtraError(LzeroError, ImportError):
 
 class BudgetWarning(UserWarning):
     """A budget is met, or will be, only by closing gates that are in use."""
+
+
+def described(error: Exception) -> str:
+    """The first line of what an error says, and the line of the model's code that raised it."""
+    said = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
+    libraries = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
+    return f"{said}, in {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else said

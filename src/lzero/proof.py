@@ -8,9 +8,7 @@ unit that stays is open; it must be exact there too, and in training where that 
 
 from __future__ import annotations
 
-import traceback
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
+from lzero.errors import described
 from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate, full_name
@@ -110,14 +109,6 @@ class Proof:
             if not any(output.isnan().any() for output in outputs):
                 return rehearsal
         return None
-
-
-def described(error: Exception) -> str:
-    """The first line of what an error says, and the line of the model's code that raised it."""
-    said = f"{type(error).__name__}: {error}".strip().partition("\n")[0]
-    libraries = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parent))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(libraries)]
-    return f"{said}, in {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else said
 
 
 def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) -> Rehearsal:

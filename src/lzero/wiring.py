@@ -42,8 +42,8 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
 def check_parts(sparsifier: Sparsifier) -> None:
     """Refuse a model whose parts have been wrapped or changed since it got gates, and are known by other names now."""
     model = sparsifier.model
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    missing = [name for name in sparsifier.structure.aliases if name not in dict(named)]
+    named = dict((*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)))
+    missing = [name for name in sparsifier.structure.aliases if name not in named]
     if missing:
         raise LzeroError(
             f"{missing[0]} is not in the model any more: a part of it was wrapped or changed after lzero.sparsify; do "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import re
 import warnings
 from collections import OrderedDict
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.fx import Node
 from torch.utils._pytree import tree_map
 
 from lzero.attention import slim
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import ArgumentError, LzeroError, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,11 +68,12 @@ def capture(
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without what torch logs where it cannot follow a model: pages of its own frames before an error that says it."""
+    """Without what torch logs and prints where it cannot follow a model: pages before an error that says it."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
-        yield
+        with redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.disable(before)
 
@@ -109,12 +111,11 @@ def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exceptio
             model(*inputs)
     except Exception as own:  # whatever the model's code raises
         return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
-    said = str(error)
-    if "data-dependent" in said or "FakeTensor" in said:
+    if "data-dependent" in str(error) or "FakeTensor" in str(error):
         why = "its forward must not branch on values of tensors, and no size may depend on them"
     else:
         why = "it runs, but torch.export.export(model, example_inputs) must be able to follow it"
-    return f"torch.export cannot capture {name}: {why}. It says: {said}"
+    return f"torch.export cannot capture {name}: {why} ({described(error)})"
 
 
 def parameter_nodes(program: ExportedProgram) -> dict[Node, str]:

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from lzero import storage, zoo
 from lzero.data import Dataset, Split
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import ArgumentError, LzeroError, described
 from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
 from lzero.objectives.group_lasso import GroupLasso
 from lzero.objectives.schedules import Schedule, constant, linear
-from lzero.proof import described
 from lzero.sparsify import sparsify
 
 if TYPE_CHECKING:
