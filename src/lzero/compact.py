@@ -92,6 +92,5 @@ def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
         if not budget.steps:
             advice = "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
         closed = f"{sum(projection.closed.values())} of {gates} gates, {projection.in_use} of them more than half open"
-        warnings.warn(
-            f"the budget was met by closing {closed}; {advice}\n{projection}", BudgetWarning, stacklevel=4
-        )  # past the decorator
+        message = f"the budget was met by closing {closed}; {advice}\n{projection}"
+        warnings.warn(message, BudgetWarning, stacklevel=4)  # where compact, behind its decorator, was called

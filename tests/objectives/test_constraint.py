@@ -327,10 +327,11 @@ def test_gates_that_move_too_little_for_the_density_are_not_said_to_stand_still(
 
 def test_gates_that_stood_still_and_are_then_too_slow_are_warned_of_twice(sparsifier):
     objective = Constraint(sparsifier, 0.3, steps=100)
-    with pytest.warns(BudgetWarning, match="not moved at all between steps 0 and 10"):
+    with pytest.warns(BudgetWarning, match="not moved at all between steps 0 and 10") as first:
         steps(objective, 30)
-    with pytest.warns(BudgetWarning, match="will not be met"):
+    with pytest.warns(BudgetWarning, match="will not be met") as second:
         steps(objective, 60, fall=1e-3)
+    assert first[0].filename == second[0].filename == __file__  # where the objective was told to step
 
 
 def test_a_learning_rate_that_begins_at_zero_is_not_warned_of(sparsifier):

@@ -48,23 +48,23 @@ class Forecast:
                 self._warn(STILL, f"{STILL} between steps {step - self.every} and {step}; {GATES_IN}")
             else:
                 for budget, share, before, _ in wanting:
-                    self._judge(budget, step, share, before)
+                    self._warn(budget.name, self._judged(budget, step, share, before))
         self._before = step, now, log_alpha.clone()
 
-    def _judge(self, budget: Budget, step: int, share: float, before: float) -> None:
+    def _judged(self, budget: Budget, step: int, share: float, before: float) -> str | None:
+        """What is to be said of a budget, if anything."""
         if self.steps is None:
             hopeless, end = abs(math.log(share / before)) < 0.01, share
         else:
             pace = min(0.0, math.log(share / before))
             end = share * math.exp(pace * (self.steps - step) / self.every)
             hopeless = 2 * step >= self.steps and end > budget.share * NEAR
-        if hopeless:
-            self._warn(budget.name, self._message(budget, step, share, end))
+        return self._message(budget, step, share, end) if hopeless else None
 
-    def _warn(self, about: str, message: str) -> None:
-        if about not in self._warned:
+    def _warn(self, about: str, message: str | None) -> None:
+        if message is not None and about not in self._warned:
             self._warned.add(about)
-            warnings.warn(message, BudgetWarning, stacklevel=7)
+            warnings.warn(message, BudgetWarning, stacklevel=5)  # where objective.step() was called
 
     def _message(self, budget: Budget, step: int, share: float, end: float) -> str:
         kind = f"{UNITS[budget.cost]}" + (f" of {budget.name}" if budget.groups else "")
