@@ -12,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from lzero import Constraint, LzeroError, Penalty, compact, measure, sparsify, verify
 from lzero.objectives.group_lasso import GroupLasso
 from lzero.projection import project
+from lzero.tensors import outside_inference_mode
 
 pytestmark = pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
 X = torch.randn(5, 20, generator=torch.Generator().manual_seed(0))
@@ -113,6 +114,13 @@ def test_training_goes_on_after_a_look_in_inference_mode(make):
     with torch.inference_mode():
         assert objective.record.expected.isfinite().all()
     train(model, sparsifier, objective)
+
+
+def test_leaving_inference_mode_does_not_switch_gradients_on():
+    with torch.no_grad(), outside_inference_mode():
+        assert not torch.is_grad_enabled()
+    with torch.inference_mode(), outside_inference_mode():
+        assert not torch.is_inference_mode_enabled()
 
 
 def test_what_is_cut_in_inference_mode_can_be_trained():

@@ -12,6 +12,7 @@ from lzero.costs import Cost, decided_alive, expected_alive, gates_of_alive
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
+from lzero.tensors import outside_inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ class Meter:
         structure = self._sparsifier.structure
         if self._scale is None or self._scale[0] is not structure or self._scale[1] != device:
             make = self._l0_scale if self.cost == "l0" else self._cost_scale
-            with torch.inference_mode(False):  # what is kept must serve a training too
+            with outside_inference_mode():  # what is kept must serve a training too
                 self._scale = structure, device, make(device)
         return self._scale[2]
 

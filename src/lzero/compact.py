@@ -6,7 +6,6 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, get_args
 
-import torch
 from torch.fx import GraphModule
 
 from lzero.cutting import Fallback, cut_copy
@@ -15,7 +14,7 @@ from lzero.errors import ArgumentError, BudgetWarning
 from lzero.objectives import Objective
 from lzero.projection import Projection, project_to
 from lzero.sparsifier import Sparsifier, sparsifier_of
-from lzero.tensors import duplicate
+from lzero.tensors import duplicate, outside_inference_mode
 from lzero.verify import PROJECTED
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ TOLERATED = 0.02  # of all gates: more that were in use and had to close are wor
 log = logging.getLogger("lzero")
 
 
-@torch.inference_mode(False)
+@outside_inference_mode()
 def compact(
     model: nn.Module, *, budget: Objective | None = None, round_to: int = 1, fallback: Fallback = "error"
 ) -> nn.Module:

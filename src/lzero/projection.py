@@ -10,6 +10,7 @@ import torch
 from lzero.budgets import Budget, Per, Target, make_budgets
 from lzero.search import Search
 from lzero.sparsifier import sparsifier_of
+from lzero.tensors import outside_inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +71,7 @@ def project(
     return project_to(sparsifier, make_budgets(sparsifier, target, cost, per), round_to)
 
 
-@torch.inference_mode(False)
+@outside_inference_mode()
 @torch.no_grad()
 def project_to(
     sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int = 1, *, columns: bool = True

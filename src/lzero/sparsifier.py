@@ -22,6 +22,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
+from lzero.tensors import outside_inference_mode
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
 
@@ -198,7 +199,7 @@ class Sparsifier:
         with self.bank.drawing(self.model):
             yield
 
-    @torch.inference_mode(False)
+    @outside_inference_mode()
     def shrink(
         self,
         optimizer: Optimizer | Sequence[Optimizer] = (),

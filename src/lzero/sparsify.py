@@ -34,7 +34,7 @@ from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
-from lzero.tensors import check_copyable, full_name
+from lzero.tensors import check_copyable, full_name, outside_inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +49,7 @@ Weights that are computed from others, as by weight_norm or spectral_norm, mix u
 torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")"""
 
 
-@torch.inference_mode(False)
+@outside_inference_mode()
 def sparsify(
     model: nn.Module,
     example_inputs: Inputs,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import reduce
 from operator import mul
 from types import FunctionType
@@ -39,6 +41,14 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
             if name not in module._non_persistent_buffers_set:
                 first.setdefault(id(tensor), (full_name(path, name), tensor.detach()))
     return dict(first.values())
+
+
+@contextmanager
+def outside_inference_mode() -> Iterator[None]:
+    """What is made in the block, or by the function, can be trained, also where evaluation is going on around it."""
+    # Asked first, because to leave it switches gradients on.
+    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+        yield
 
 
 def in_transform() -> bool:

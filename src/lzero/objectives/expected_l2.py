@@ -11,7 +11,7 @@ from torch import Tensor
 from lzero.costs import column_spans, expected_alive
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE
-from lzero.tensors import last_product
+from lzero.tensors import last_product, outside_inference_mode
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ExpectedL2:
         structure = self._sparsifier.structure
         if self._tables is None or self._tables[0] is not structure or self._tables[1] != device:
             check_parts(self._sparsifier)
-            with torch.inference_mode(False):  # what is kept must serve a training too
+            with outside_inference_mode():  # what is kept must serve a training too
                 self._tables = structure, device, self._make(device)
         return self._tables[2]
 

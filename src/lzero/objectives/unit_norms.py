@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from lzero.tensors import outside_inference_mode
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class UnitNorms:
         structure, device = self._sparsifier.structure, self._sparsifier.log_alpha.device
         if self._layers is None or self._layers[0] is not structure or self._layers[1] != device:
             check_parts(self._sparsifier)
-            with torch.inference_mode(False):  # what is kept must serve a training too
+            with outside_inference_mode():  # what is kept must serve a training too
                 found = [layer for group in self._sparsifier.groups for layer in self._find(group, device)]
             self._layers = structure, device, found
         return self._layers[2]
