@@ -12,7 +12,6 @@ from rich.progress import (
     ProgressColumn,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -40,8 +39,9 @@ def progress(console: Console) -> Iterator[Callable[[Step], None]]:
 
 
 def _columns(first: str) -> tuple[ProgressColumn, ...]:
-    bar = (TextColumn(first), BarColumn(20), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
-    return (*bar, TextColumn("after"), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    """All of it within 80 columns, the time that is left included."""
+    bar = (TextColumn(first), BarColumn(10), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
+    return (*bar, TextColumn("left"), TimeRemainingColumn())
 
 
 @contextmanager
@@ -97,20 +97,20 @@ class _Shown:
             return
         self.looked = monotonic()
         now = f"loss {step.loss:.4f}  {self.said}" if step.row is None else f"loss {step.row['loss']:.4f}  {self.said}"
-        epoch = f"{kind}epoch {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
+        epoch = f"{kind} {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
         self.bar.update(self.tasks[kind], completed=session.step_number, description=now, epoch=epoch)
 
 
 def _kind(recipe: Recipe) -> str:
     """Which of two trainings it is, where the network is first trained without gates, to compare."""
-    return "dense, " if recipe.gates.units == "none" else ""
+    return "dense" if recipe.gates.units == "none" else "epoch"
 
 
 def _print(step: Step, console: Console) -> None:
     if step.row is not None and step.session.fabric.is_global_zero:
         recipe = step.session.recipe
         kind, epochs = _kind(recipe), recipe.training.epochs
-        line = f"{kind}epoch {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
+        line = f"{kind} {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
         console.print(line, soft_wrap=True, highlight=False)
 
 
