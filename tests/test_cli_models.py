@@ -223,6 +223,12 @@ def test_the_error_of_what_is_left_is_told_where_the_data_is_here(runs, told, ru
     assert f"its error on the held-out part of digits: {sizes['error']:.2%}" in " ".join(printed.split())
 
 
+def test_the_error_of_a_network_with_norms_is_that_of_its_training(told, here):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    outcome = lzero.fit(recipe, here / "run", accelerator="cpu")
+    assert told("compact", "run", "--out", "a.safetensors")["error"] == outcome.compacted.error
+
+
 def test_an_error_on_data_that_is_not_here_is_not_told(runs, told, run, monkeypatch):
     def missing(*_):
         raise data.DataError("digits: not here")

@@ -19,6 +19,7 @@ from lzero.cli.source import AsJson, Input, Out, Overwrite, Source, check_out, f
 from lzero.compact import compact
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
+from lzero.structure.capture import evaluating
 from lzero.training import checkpoint
 from lzero.training.building import TEST_BATCH, build
 from lzero.training.parts import parts_of
@@ -91,8 +92,10 @@ def _error(session: Session, small: nn.Module, source: Source, data_dir: Path | 
     except LzeroError:
         return None
     train, test = parts_of(source.recipe, dataset)
-    shape, classes = session.batches.images.shape[1:], len(dataset.classes)
-    if dataset.shape != shape or small(torch.zeros(1, *shape)).shape[1:] != (classes,):
+    shape = session.batches.images.shape[1:]
+    with evaluating(small), torch.no_grad():
+        scores = small(torch.zeros(1, *shape))
+    if dataset.shape != shape or scores.shape[1:] != (len(dataset.classes),):
         return None
     session.test = data.Batches(test, TEST_BATCH, device=device)
     if source.recipe.data.normalise:
