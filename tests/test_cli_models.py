@@ -236,7 +236,22 @@ def test_an_error_on_data_that_is_not_here_is_not_told(runs, told, run, monkeypa
     monkeypatch.setattr(data, "load", missing)
     assert told("compact", runs / "shrunk", "--out", "a.safetensors")["error"] is None
     printed = run("compact", runs / "shrunk", "--out", "b.safetensors").output
-    assert "its error is not known: the data it was trained on is not here" in " ".join(printed.split())
+    assert "its error is not known: digits: not here" in " ".join(printed.split())
+
+
+def test_an_error_on_other_data_than_it_was_trained_on_is_not_told(told, run, here):
+    """A recipe does not know that other data was given in its place."""
+    split = Split(torch.rand(80, 1, 8, 8), torch.arange(80) % 2)
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0", "model.options={classes=2}"])
+    lzero.fit(recipe, here / "run", dataset=Dataset("mine", split, split, ("a", "b")), accelerator="cpu")
+    assert told("compact", "run", "--out", "a.safetensors")["error"] is None
+    assert "was not trained on digits" in run("compact", "run", "--out", "b.safetensors").output
+
+
+def test_lines_say_which_of_two_trainings_they_are_of(run, here):
+    short = "--set", "training.epochs=1", "--set", "objective.target=1.0", "--accelerator", "cpu"
+    lines = run("train", "--compare", "--out", here / "run", *short).output.splitlines()
+    assert [line.split("  ")[0] for line in lines[:2]] == ["dense 1/1", "epoch 1/1"]
 
 
 def test_widths_are_rounded(runs, told):

@@ -49,8 +49,8 @@ MULTIPLYING = frozenset(
 def multiplied(raw: Tensor, gates: Tensor, *, casts: bool) -> Tensor:
     """A parameter times its gates; where autocast will cast it anyway, in that type at once, which saves two passes."""
     device = raw.device.type
-    is_plain = not torch.compiler.is_compiling() and not in_transform()
-    if casts and torch.is_autocast_enabled(device) and is_plain and raw.dtype == torch.float32:
+    casts = casts and torch.is_autocast_enabled(device) and raw.dtype == torch.float32
+    if casts and not torch.compiler.is_compiling() and not in_transform():
         product: Tensor = _MultiplyAndCast.apply(raw, gates, torch.get_autocast_dtype(device))  # type: ignore[no-untyped-call]
         return product
     return raw * gates.to(raw.dtype)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lzero.budgets import Target
     from lzero.objectives import Objective
+    from lzero.recipes import Recipe
     from lzero.training.session import Session
 
 
@@ -73,7 +74,10 @@ def compact_command(
         difference = verify(session.model, small, source.inputs(inputs))
         storage.save(small, out)
         sizes = sizes_of(source, out, inputs)
-        error = _error(session, small, source, data_dir)
+        with Console(stderr=True).status(
+            "counting its error …"
+        ):  # the file is there already: nobody has to wait for it
+            error, worth = _worth(session, small, source, data_dir)
     if as_json:
         typer.echo(json.dumps({"out": str(out), "difference": difference, "error": error, **sizes}, indent=2))
         return
@@ -81,35 +85,31 @@ def compact_command(
     moved = " with its gates as they were moved for the budget" if objective is not None else ""
     rounding = f", but for {difference:.0e} relative" if difference else ""
     typer.echo(f"{out}: its outputs are those of the gated network{moved}{rounding}")
-    typer.echo(_worth(source, error))
+    typer.echo(worth)
 
 
-def _error(session: Session, small: nn.Module, source: Source, data_dir: Path | None) -> float | None:
-    """The error on the data of the recipe; none where that is not here, or the network was trained on other images."""
-    name, device = source.recipe.data.name, session.fabric.device
+def _worth(session: Session, small: nn.Module, source: Source, data_dir: Path | None) -> tuple[float | None, str]:
+    """The error on the data of the recipe, and in words that, or why it is not known."""
+    recipe, part = source.recipe, "held-out" if source.recipe.data.held_out else "test"
     try:
-        dataset = data.load(name, data_dir)
-    except LzeroError:
-        return None
-    train, test = parts_of(source.recipe, dataset)
-    shape = session.batches.images.shape[1:]
+        error = _error(session, small, recipe, data.load(recipe.data.name, data_dir))
+    except LzeroError as problem:
+        return None, f"its error is not known: {problem}"
+    return error, f"its error on the {part} part of {recipe.data.name}: {error:.2%}"
+
+
+def _error(session: Session, small: nn.Module, recipe: Recipe, dataset: data.Dataset) -> float:
+    device, shape = session.fabric.device, session.batches.images.shape[1:]
     with evaluating(small), torch.no_grad():
         scores = small(torch.zeros(1, *shape))
     if dataset.shape != shape or scores.shape[1:] != (len(dataset.classes),):
-        return None
+        raise LzeroError(f"the network was not trained on {dataset.name}, which has other images or classes")
+    train, test = parts_of(recipe, dataset)
     session.test = data.Batches(test, TEST_BATCH, device=device)
-    if source.recipe.data.normalise:
+    if recipe.data.normalise:
         mean, deviation = data.statistics(train.images)
         session.statistics = mean.to(device), deviation.to(device)
     return session.evaluate(small.to(device))[0]
-
-
-def _worth(source: Source, error: float | None) -> str:
-    """What the network is good for, or why that is not known."""
-    name, part = source.recipe.data.name, "held-out" if source.recipe.data.held_out else "test"
-    if error is None:
-        return f"its error is not known: the data it was trained on is not here, as by lzero data fetch {name}"
-    return f"its error on the {part} part of {name}: {error:.2%}"
 
 
 def _run_of(folder: Path) -> Source:
