@@ -74,9 +74,7 @@ def compact_command(
         difference = verify(session.model, small, source.inputs(inputs))
         storage.save(small, out)
         sizes = sizes_of(source, out, inputs)
-        with Console(stderr=True).status(
-            "counting its error …"
-        ):  # the file is there already: nobody has to wait for it
+        with Console(stderr=True).status("counting its error …"):  # the file is there: nobody has to wait for this
             error, worth = _worth(session, small, source, data_dir)
     if as_json:
         typer.echo(json.dumps({"out": str(out), "difference": difference, "error": error, **sizes}, indent=2))
