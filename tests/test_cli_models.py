@@ -125,6 +125,41 @@ def test_a_plan_follows_its_options(options, arguments, told):
     ]
 
 
+def test_a_bench_times_the_network_of_a_run_and_those_of_a_budget(runs, told):
+    found = told("bench", runs / "rounded", "--target", "40%", "--round-to", "4", "--round-to", "32", "--repeats", "1")
+    networks = {each["name"]: each for each in found["networks"]}
+    assert list(networks) == ["dense", "compacted", "40% of MACs", "multiples of 4"]
+    assert found["no_multiples_of"] == [32]  # of widths 24 and 12
+    saved = find(str(runs / "rounded"))
+    for name, model in {"dense": network(), "compacted": saved.compacted()}.items():
+        assert {key: networks[name][key] for key in ("params", "macs")} == counted(model)
+    assert all(each["macs"] <= 0.4 * networks["dense"]["macs"] for each in [*networks.values()][2:])
+    assert all([*each["forward"]] == ["1", "100"] for each in networks.values())
+    assert all(
+        seconds > 0 for each in networks.values() for seconds in (*each["forward"].values(), each["step"]["100"])
+    )
+
+
+def test_a_bench_of_any_model_is_a_table_of_ratios(run, here):
+    (here / "my_networks.py").write_text(MODULE)
+    result = run("bench", "my_networks:net", "--input", "1,4", "--batch", "1", "--repeats", "1", "--round-to", "4")
+    lines = result.stdout.splitlines()
+    assert "times over those of the dense network" in lines[0]
+    assert [line.split()[0] for line in lines[2:]] == ["dense", "50%", "multiples"]
+    assert lines[1].split() == ["parameters", "MACs", "forward,", "1"]  # no step: a norm cannot learn from one example
+    assert lines[2].split()[-1] == "ms"
+    assert all(line.rstrip().endswith("×") for line in lines[3:])
+
+
+def test_a_report_is_written_anew(runs, run, here):
+    shutil.copytree(runs / "rounded", here / "again")
+    assert run("report", "again").stdout.strip() == "again/report.html"
+    assert "Not finished" not in (here / "again" / "report.html").read_text()
+    (here / "again" / "outcome.json").unlink()
+    run("report", "again")
+    assert "Not finished" in (here / "again" / "report.html").read_text()
+
+
 def test_a_network_of_the_zoo_needs_its_input_said(run, told):
     assert told("measure", "lenet5", "--input", "2,1,28,28") == {
         "dense": counted(make("lenet5"), torch.rand(2, 1, 28, 28))
@@ -299,6 +334,9 @@ REFUSED = {
     "frozen": ("compact RUNS/frozen --out a.safetensors", "freeze_after"),
     "too small": ("compact RUNS/averaged --out a.safetensors --budget 0.0001", "which cannot be removed"),
     "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got 'little'"),
+    "all of it": ("bench digits --target 200%", "the dense network needs no budget"),
+    "accelerator": ("bench digits --accelerator tpu", "expected auto, cpu or cuda, got tpu"),
+    "no report": ("report .", "config.toml: there is no such file; is this the folder of a run?"),
     "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", "cost: expected one of"),
 }
 
@@ -335,6 +373,6 @@ def test_a_training_that_has_not_ended_says_how_to_go_on(runs, run, here):
 
 
 def test_help_says_what_may_be_given(run):
-    for command in ("plan", "measure", "compact", "export"):
+    for command in ("plan", "measure", "bench", "compact", "export"):
         assert command in run("--help").output
         assert "--input" in run(command, "--help").output

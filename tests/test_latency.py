@@ -1,11 +1,13 @@
 """Times of forwards: taken in turn, in evaluation, leaving the models as they were. No time is asserted."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 import lzero
-from lzero.latency import latency, machine, median_seconds
+from lzero.latency import latency, machine, median_seconds, step_latency
 
 
 class Noted(nn.Module):
@@ -41,6 +43,37 @@ def test_a_gated_model_trains_on_afterwards():
     latency({"gated": model, "compacted": lzero.compact(model)}, (x,), repeats=1)
     model(x).sum().backward()
     assert sparsifier.log_alpha.grad is not None
+
+
+class Watched(nn.Module):
+    """Notes how it is run, and in which precision."""
+
+    def __init__(self, notes):
+        super().__init__()
+        self.norm, self.linear, self.notes = nn.BatchNorm1d(4), nn.Linear(4, 2), notes
+
+    def forward(self, x):
+        y = self.linear(self.norm(x))
+        y.register_hook(lambda gradient: self.notes.append((self.training, gradient.dtype)))
+        return {"scores": y, "kept": None}
+
+
+@pytest.mark.parametrize(("precision", "seen"), [(None, torch.float32), (torch.bfloat16, torch.bfloat16)])
+def test_steps_are_forward_and_backward_in_training_on_copies(precision, seen, monkeypatch):
+    notes = []
+    monkeypatch.setattr("lzero.latency.duplicate", lambda thing, _: _with_notes(copy.deepcopy(thing), notes))
+    model = Watched([]).eval()
+    before = copy.deepcopy(model.state_dict())
+    assert step_latency({"watched": model}, torch.randn(3, 4), repeats=2, precision=precision)["watched"] > 0
+    assert notes == [(True, seen)] * 3
+    assert not model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def _with_notes(model, notes):
+    model.notes = notes
+    return model
 
 
 def test_the_median_is_that_of_the_rounds_after_the_first(monkeypatch):

@@ -1,4 +1,4 @@
-"""How long a forward takes. On a noisy machine only ratios measured side by side mean anything."""
+"""How long forwards and steps of training take. On a noisy machine only ratios measured side by side mean anything."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from lzero.errors import ArgumentError
 from lzero.structure.capture import Inputs, as_tuple, evaluating
+from lzero.tensors import duplicate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,6 +35,31 @@ def latency(models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25) 
         for model in models.values():
             modes.enter_context(evaluating(model))
         return median_seconds({name: partial(model, *positional) for name, model in models.items()}, repeats)
+
+
+def step_latency(
+    models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25, precision: torch.dtype | None = None
+) -> dict[str, float]:
+    """The median seconds of a forward and a backward of each model in training; copies do it, in turn.
+
+    With a `precision` such as `torch.bfloat16` under autocast. What an optimizer takes is not in it.
+
+    >>> from torch import nn
+    >>> seconds = step_latency({"large": nn.Linear(64, 512), "small": nn.Linear(64, 8)}, torch.randn(16, 64))
+    >>> list(seconds)
+    ['large', 'small']
+    """
+    positional = as_tuple(inputs)
+    copies = {name: duplicate(model, model).train() for name, model in models.items()}
+    return median_seconds({name: partial(_step, copy, positional, precision) for name, copy in copies.items()}, repeats)
+
+
+def _step(model: nn.Module, inputs: tuple[Tensor, ...], precision: torch.dtype | None) -> None:
+    with torch.autocast(inputs[0].device.type, precision, enabled=precision is not None):
+        leaves = tree_leaves(model(*inputs))
+    scores = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    torch.autograd.grad([score.abs().mean() for score in scores], trained, allow_unused=True)
 
 
 def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int = 9) -> dict[str, float]:

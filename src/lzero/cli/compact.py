@@ -15,7 +15,17 @@ from lzero import data, storage
 from lzero.budgets import UNITS, check_cost
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.measure import sizes_of, table_of
-from lzero.cli.source import AsJson, Input, Out, Overwrite, Source, check_out, find, working_folder_importable
+from lzero.cli.source import (
+    AsJson,
+    Input,
+    Out,
+    Overwrite,
+    Source,
+    check_out,
+    find,
+    target_of,
+    working_folder_importable,
+)
 from lzero.compact import compact
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
@@ -28,7 +38,6 @@ from lzero.verify import verify
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from lzero.budgets import Target
     from lzero.objectives import Objective
     from lzero.recipes import Recipe
     from lzero.training.session import Session
@@ -121,18 +130,10 @@ def _budget(session: Session, text: str | None, cost: str | None) -> Objective |
     """The budget asked for, else that of the recipe, if it has one."""
     assert session.sparsifier is not None  # noqa: S101 (checked when the session was restored)
     if text is not None:
-        return Constraint(session.sparsifier, _target(text), check_cost(cost or "macs"))
+        return Constraint(session.sparsifier, target_of(text), check_cost(cost or "macs"))
     if cost is not None:
         raise ArgumentError.about("--cost", expected="--budget beside it", got=cost, advice="the recipe's has its own")
     return session.objective if session.objective is not None and session.objective.budgets else None
-
-
-def _target(text: str) -> Target:
-    """A number where it is one; what a percentage means, and what means nothing, budgets know."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _restored(source: Source, example: Tensor) -> Session:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -12,14 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lzero.cli.app import app, errors_for_people
-from lzero.cli.source import AsJson, Input, Name, Source, find
+from lzero.cli.source import AsJson, Input, Name, find
 from lzero.gating import UnitKind
 from lzero.plan import Plan
-from lzero.sparsify import sparsify
 from lzero.trial import Obstacle, find_obstacle
-
-if TYPE_CHECKING:
-    from lzero.sparsifier import Sparsifier
 
 Units = Annotated[
     str | None,
@@ -45,7 +41,7 @@ def plan_command(
     What is not given is as the recipe has it. A copy is cut to see whether the network's code allows it.
     """
     with errors_for_people():
-        sparsifier = _sparsifier(find(source), inputs, units, include, exclude)
+        sparsifier = find(source).gated(inputs, units=units, include=include, exclude=exclude)
         plan, obstacle = sparsifier.plan(), find_obstacle(sparsifier)
     if as_json:
         typer.echo(json.dumps(_as_dict(plan, obstacle), indent=2))
@@ -58,24 +54,6 @@ def plan_command(
     if obstacle is not None:
         console.print()
         console.print(Text(f'But {obstacle}, or compact the network to a graph, by fallback="graph".', style="yellow"))
-
-
-def _sparsifier(
-    source: Source,
-    inputs: list[str] | None,
-    units: str | None,
-    include: list[str] | None,
-    exclude: list[str] | None,
-) -> Sparsifier:
-    gates = source.recipe.gates
-    return sparsify(
-        source.dense(),
-        source.inputs(inputs),
-        units=units or (gates.units if gates.units != "none" else "structure"),  # type: ignore[arg-type]
-        include=tuple(include) if include else gates.include,
-        exclude=tuple(exclude) if exclude else gates.exclude,
-        inputs=gates.inputs,
-    )
 
 
 def _as_dict(plan: Plan, obstacle: Obstacle | None) -> dict[str, Any]:

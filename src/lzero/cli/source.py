@@ -18,11 +18,15 @@ from lzero.data.sources import SHAPES
 from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import Recipe
 from lzero.recipes.recipe import Model
+from lzero.sparsify import sparsify
 from lzero.training.folder import RunFolder
 from lzero.training.parts import make_model, start_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from lzero.budgets import Target
+    from lzero.sparsifier import Sparsifier
 
 KINDS = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
 
@@ -82,6 +86,25 @@ class Source:
             if not weights.exists():
                 raise LzeroError(f"{weights}: not there yet; the training goes on with lzero train --resume")
         return storage.load(self.dense(), weights)
+
+    def gated(
+        self,
+        given: Sequence[str] | None,
+        *,
+        units: str | None = None,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+    ) -> Sparsifier:
+        """The dense network with gates: where it is said, and otherwise as the recipe has it."""
+        gates = self.recipe.gates
+        return sparsify(
+            self.dense(),
+            self.inputs(given),
+            units=units or (gates.units if gates.units != "none" else "structure"),  # type: ignore[arg-type]
+            include=tuple(include) if include else gates.include,
+            exclude=tuple(exclude) if exclude else gates.exclude,
+            inputs=gates.inputs,
+        )
 
     def inputs(self, given: Sequence[str] | None) -> tuple[Tensor, ...]:
         """Random inputs of the sizes given, or of one example of the dataset."""
@@ -149,6 +172,14 @@ def check_out(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
         raise ArgumentError.about("--out", expected=f"a file that ends in {' or '.join(suffixes)}", got=path)
     if path.exists() and not overwrite:
         raise LzeroError(f"{path}: it is there already; pass --overwrite to replace it")
+
+
+def target_of(text: str) -> Target:
+    """A number where it is one; what a percentage means, and what means nothing, budgets know."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 @contextmanager
