@@ -1,4 +1,4 @@
-"""Networks of the size a budget leaves, before training: within it, in the widths asked for, at no cost to the model."""
+"""Networks of the size a budget leaves, before training: within it, in the widths asked for, and the model unchanged."""
 
 import pytest
 import torch
