@@ -1,4 +1,4 @@
-"""Networks of the size a budget leaves, before training: within it, in the widths asked for, and the model unchanged."""
+"""Networks of the size a budget leaves, before training: within it, in the widths asked for; the model stays."""
 
 import pytest
 import torch

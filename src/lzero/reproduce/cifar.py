@@ -54,13 +54,15 @@ def _network(options: dict[str, float]) -> tuple[str, ...]:
 def _with_more(experiment: Experiment) -> Experiment:
     """With widths that suit a GPU better than multiples of 16, and a pair of trainings as long as the paper's."""
     rows, length = {row.label: row for row in experiment.rows}, "training.epochs=200"
-    third = rows["30% of MACs"]
-    even = replace(third, label="30%, widths in multiples of 32", changes=(*third.changes, "shrink.round_to=32"))
+    even = tuple(
+        replace(row, label=f"{share}, widths in multiples of {step}", changes=(*row.changes, f"shrink.round_to={step}"))
+        for share, step, row in (("50%", 64, rows["50% of MACs"]), ("30%", 32, rows["30% of MACs"]))
+    )
     long = tuple(
         replace(rows[label], label=f"200 epochs, {name}", changes=(*rows[label].changes, length))
         for label, name in (("plain", "dense"), ("50% of MACs", "half of the MACs"))
     )
-    return replace(experiment, rows=(*experiment.rows, even, *long))
+    return replace(experiment, rows=(*experiment.rows, *even, *long))
 
 
 CIFAR10 = _with_more(_wide("CIFAR-10", (4.00, 3.89, 3.83, 3.93)))
