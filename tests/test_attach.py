@@ -535,3 +535,31 @@ def test_a_model_whose_code_counts_on_its_sizes_is_refused_by_check():
 def test_example_inputs_that_are_no_numbers_are_refused():
     with pytest.raises(LzeroError, match="example_inputs: expected numbers, got some that are none"):
         sparsify(nn.Linear(4, 2), torch.full((1, 4), torch.nan), inputs=True)
+
+
+def test_what_evaluation_moves_serves_a_training_too():
+    """The index of gates follows log α to its device in the first forward, which may be one in inference mode."""
+
+    class Elsewhere(torch.Tensor):
+        device = torch.device("meta")
+
+        def to(self, *_, **__):
+            return self.as_subclass(torch.Tensor).clone()
+
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)
+    bank = sparsify(model, x).bank
+    bank.index = bank.index.as_subclass(Elsewhere)
+    with torch.inference_mode():
+        model.eval()(x)
+    assert type(bank.index) is torch.Tensor
+    model.train()(x).sum().backward()
+    assert model.get_parameter(LOG_ALPHA).grad is not None
+
+
+def test_a_gradient_of_log_alpha_keeps_its_precision_when_the_model_is_cast():
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)
+    sparsifier = sparsify(model, x)
+    model(x).mean().backward()
+    model.bfloat16()
+    assert sparsifier.log_alpha.dtype == sparsifier.log_alpha.grad.dtype == torch.float32
+    torch.optim.Adam(model.parameters()).step()

@@ -125,6 +125,37 @@ def test_outputs_of_training_are_compared_too():
         sparsifier.shrink()
 
 
+class Counting(nn.Module):
+    """A model that says in training alone which width it wants."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        y = self.first(x).tanh()
+        assert not self.training or y.shape[1] != 5, "not five"
+        return self.second(y)
+
+
+def test_what_fails_in_training_alone_is_told_in_its_own_words():
+    model, x = Counting(), torch.randn(4, 6)
+    lzero.sparsify(model, x).log_alpha.data[:3] = -50.0
+    with pytest.raises(lzero.LzeroError, match="in training: AssertionError: not five"):
+        lzero.compact(model)
+
+
+def test_a_proof_that_cannot_be_made_is_none(monkeypatch):
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError("no memory for a copy")
+
+    monkeypatch.setattr("lzero.proof._wide_awake", fail)
+    model, x = Right(), torch.randn(4, 6)
+    lzero.sparsify(model, x).log_alpha.data[:3] = -50.0
+    with pytest.raises(lzero.LzeroError, match="no memory for a copy"):
+        lzero.compact(model)
+
+
 class Right(nn.Module):
     """A model that is cut rightly, and insists on single precision."""
 

@@ -234,3 +234,11 @@ def test_what_was_dense_stays_dense_in_all_counts():
     assert measure(model, torch.randn(5, 4)).params.dense == before.params.dense
     for one, other in ((after.gates, before.gates), (after.sites[0].units, before.sites[0].units)):
         assert (one.dense, one.realised) == (other.dense, other.realised) == (8, 3)
+
+
+def test_a_model_without_memory_cannot_shrink():
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    sparsifier = sparsify(model, torch.randn(3, 4, device="meta"))
+    with pytest.raises(LzeroError, match="on the meta device, where gates have no values"):
+        sparsifier.shrink(torch.optim.SGD(sparsifier.param_groups(lr=0.1)))

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
-from lzero import LzeroError, compact, sparsify, verify
+from lzero import LzeroError, compact, measure, sparsify, verify
 from lzero.storage import load, save
 from tests.models import AS_GRAPH, MODELS, build, set_gates
 
@@ -220,3 +220,17 @@ def test_models_whose_state_dict_has_other_names_are_saved_whole(tmp_path):
     small = compact(model)
     save(small, tmp_path / "b.safetensors")
     assert torch.equal(load(make(), tmp_path / "b.safetensors")(x), small(x))
+
+
+def test_a_wrapper_around_a_gated_model_is_refused_in_words(tmp_path):
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.randn(3, 4)
+    sparsify(model, x)
+    wrapper = nn.Sequential(model)
+    with pytest.raises(LzeroError, match="a model without gates, got one with; compact it first"):
+        save(wrapper, tmp_path / "a.safetensors")
+    save(nn.Sequential(nn.Sequential(nn.Linear(4, 8))), tmp_path / "b.safetensors")
+    with pytest.raises(LzeroError, match="make a new one with its constructor"):
+        load(wrapper, tmp_path / "b.safetensors")
+    with pytest.raises(LzeroError, match=r"pass the model that was given to lzero\.sparsify"):
+        measure(wrapper, x)
+    assert [path.name for path in tmp_path.iterdir()] == ["b.safetensors"]

@@ -94,6 +94,8 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
         super(made, self)._apply(fn, recurse)
         log_alpha = self._parameters[LOG_ALPHA]
         log_alpha.data = at_least_single(log_alpha.data, before)
+        if log_alpha.grad is not None:
+            log_alpha.grad = log_alpha.grad.to(log_alpha.dtype)
         return self
 
     members: dict[str, Any] = {name: property(partial(gated, name=name)) for name in names}

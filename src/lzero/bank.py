@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
-from lzero.tensors import in_transform, last_product
+from lzero.tensors import in_transform, last_product, outside_inference_mode
 
 LOG_ALPHA = "lzero_log_alpha"
 
@@ -87,7 +87,8 @@ class Bank:
 
     def _spread(self, gates: Tensor) -> None:
         if self.index.device != gates.device and not gates.is_meta:  # the model has moved since
-            self.index = self.index.to(gates.device)
+            with outside_inference_mode():  # what is kept must serve a training too
+                self.index = self.index.to(gates.device)
         index = self.index.to(gates.device)
         padded = torch.cat([gates, gates.new_ones(1)])  # past the last gate: no gate
         spread = padded.index_select(0, index.flatten()).view(index.shape)

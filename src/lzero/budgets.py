@@ -158,9 +158,10 @@ def make_budgets(
     entries = _entries(sparsifier, target, per)
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
     smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates))
-    floors = (meter.realised(smallest) * meter.dense).tolist()
     if cost == "l0":
         floors = [_cheapest(sparsifier, groups) for _, groups, _ in entries]
+    else:
+        floors = (meter.realised(smallest) * meter.dense).tolist()
     made = []
     for (name, groups, wanted), dense, floor in zip(entries, meter.dense.tolist(), floors, strict=True):
         budget = Budget(cost, _limit(wanted, dense, cost), dense, name, groups)
@@ -172,8 +173,7 @@ def make_budgets(
 
 def _cheapest(sparsifier: Sparsifier, names: tuple[str, ...]) -> float:
     """What the papers count for the cheapest gate of these groups: with less, all would close."""
-    groups = [group for group in sparsifier.groups if group.name in names or not names]
-    return min(float(sparsifier.l0_weights[group.span].min()) for group in groups)
+    return min(float(sparsifier.l0_weights[group.span].min()) for group in _chosen(sparsifier, names))
 
 
 def _entries(
@@ -221,7 +221,7 @@ def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: f
         raise ArgumentError.about("target", expected=least, got=f"{budget.limit:,.0f}", advice=advice)
     costs = sparsifier.costs
     left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))
-    left = left * _selection(sparsifier, costs, budget.cost, [budget.groups or ()])[0]
+    left = left * _selection(sparsifier, costs, budget.cost, [budget.groups])[0]
     owned: dict[str, float] = {}
     for owner, number in zip(costs.terms(budget.cost).owners, left.tolist(), strict=True):
         owned[owner] = owned.get(owner, 0.0) + number

@@ -103,7 +103,9 @@ class Costs:
                     row.append(self._number(table))
             rows.append(row)
             constants.append(constant)
-        factors = torch.tensor(_rectangle(rows, NONE), dtype=torch.int64).view(len(rows), -1)
+        longest = max(map(len, rows), default=0)
+        padded = [row + [NONE] * (longest - len(row)) for row in rows]
+        factors = torch.tensor(padded, dtype=torch.int64).reshape(len(rows), longest)
         return Terms(factors, torch.tensor(constants, dtype=torch.float64), tuple(owners))
 
     def _members(self, units: Ids, reader: Slice | None) -> Ids | None:
@@ -186,14 +188,10 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
 
 def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
     """Numbers for units and columns, `[…, alive]`, as numbers for gates, `[…, gates]`; 0 for the gates of weights."""
-    count = sparsifier.structure.num_units
     gates = values.new_zeros(*values.shape[:-1], sparsifier.num_gates)
     for group in sparsifier.groups:
-        if group.site is not None:
-            gates[..., group.span] = values[..., sparsifier.structure.span(group.site)]
-        elif group.columns is not None:
-            gates[..., group.span] = values[..., count : count + group.stop - group.start]
-            count += group.stop - group.start
+        if group.elements is None:
+            gates[..., group.span] = values[..., sparsifier.costs.span_of(group)]
     return gates
 
 
@@ -201,11 +199,6 @@ def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
     """The same, 0 or 1, for a decision."""
     columns = [decision.columns[g.columns] for g in sparsifier.groups if g.columns]
     return torch.tensor(np.concatenate([decision.units, *columns]), dtype=torch.float64)
-
-
-def _rectangle(rows: list[list[int]], fill: int) -> list[list[int]]:
-    width = max((len(row) for row in rows), default=0)
-    return [row + [fill] * (width - len(row)) for row in rows]
 
 
 def l0_weights(sparsifier: Sparsifier) -> Tensor:

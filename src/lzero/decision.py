@@ -46,13 +46,14 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
 
     With `round_to`, widths are made divisible by it by keeping the likeliest of the closed units.
     """
-    _check_memory(sparsifier)
+    check_memory(sparsifier)
     with torch.no_grad():
         gates = sparsifier.law.estimate(sparsifier.bank.estimator)
     return decide_from(sparsifier, gates.cpu(), round_to)
 
 
-def _check_memory(sparsifier: Sparsifier) -> None:
+def check_memory(sparsifier: Sparsifier) -> None:
+    """Refuse gates that have no values yet."""
     if sparsifier.log_alpha.is_meta:
         advice = "give it memory and weights, by model.to_empty(device=…) and load_state_dict"
         raise LzeroError(f"the model is on the meta device, where gates have no values; {advice}")
@@ -69,7 +70,7 @@ def decide_from(
 ) -> Decision:
     """The decision for given values of the gates, and for log α of its own where they are about to be moved."""
     check_round_to(round_to)
-    _check_memory(sparsifier)
+    check_memory(sparsifier)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     log_alpha = sparsifier.log_alpha.detach() if log_alpha is None else log_alpha

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from lzero.errors import ArgumentError, MissingExtraError
 from lzero.files import write_atomically
 from lzero.formats import FORMATS, ExportError, Format, one_line, run
+from lzero.sparsifier import check_plain
 from lzero.structure.capture import Inputs, as_tuple, capture
-from lzero.tensors import duplicate
+from lzero.tensors import duplicate, tensor_leaves
 from lzero.verify import tolerance_of
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def _format_of(path: Path) -> Format:
 def _check_plain(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise ArgumentError.about("model", expected="a module", got=type(model).__name__)
-    if any("_lzero_sparsifier" in part.__dict__ for part in model.modules()):
-        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
+    check_plain(model)
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def _cases(model: nn.Module, inputs: tuple[Any, ...], batch_dim: int | None) -> 
 
 
 def _batch_size(inputs: tuple[Any, ...], dim: int) -> int:
-    return next((x.shape[dim] for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.dim() > dim), 0)
+    return next((x.shape[dim] for x in tensor_leaves(inputs) if x.dim() > dim), 0)
 
 
 def _resized(x: Any, dim: int, given: int, size: int) -> Any:
@@ -142,7 +142,7 @@ def _check(form: Format, written: Path, cases: list[Case], name: str) -> None:
         try:
             got = run_file(inputs)
         except Exception as error:  # the same
-            shapes = [tuple(x.shape) for x in tree_leaves(inputs) if isinstance(x, Tensor)]
+            shapes = [tuple(x.shape) for x in tensor_leaves(inputs)]
             says = f"{name} would not run with inputs of {', '.join(map(str, shapes))}, as the model does"
             advice = "the model's code must not depend on the size of a batch, as by len(x); x.shape[0] is followed"
             raise ExportError(f"{says}: {one_line(error)}; {advice}; batch_dim says where it is") from error

@@ -41,6 +41,6 @@ def write_atomically(path: Path) -> Iterator[Path]:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise LzeroError(f"cannot write {path}: {error.strerror}") from error
+        raise LzeroError(f"cannot write {path}: {error.strerror or error}") from error
     except SafetensorError as error:  # how safetensors tells of a full disk
         raise LzeroError(f"cannot write {path}: {error}") from error

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
-from torch.utils._pytree import tree_leaves
 
 from lzero.errors import LzeroError
+from lzero.tensors import tensor_leaves
 
 Run = Callable[[tuple[Any, ...]], list[Tensor]]  # from positional inputs to all tensors of the output
 LARGEST_ONNX = 2**31 - 2**24  # bytes of weights: a protobuf file holds 2 GiB, graph and names included
@@ -36,7 +36,7 @@ def run(model: Callable[..., object], inputs: tuple[Any, ...]) -> list[Tensor]:
     """All tensors of a model's output, on the CPU; with the same noise each time, for models that draw some."""
     with torch.no_grad(), torch.random.fork_rng():
         torch.manual_seed(0)
-        return [leaf.detach().cpu() for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
+        return [tensor.detach().cpu() for tensor in tensor_leaves(model(*inputs))]
 
 
 def one_line(error: BaseException) -> str:
@@ -83,8 +83,8 @@ def _read_onnx(path: Path) -> Run | None:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def run_onnx(inputs: tuple[Any, ...]) -> list[Tensor]:
-        tensors = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
-        named = {each.name: t.numpy(force=True) for each, t in zip(session.get_inputs(), tensors, strict=True)}
+        tensors = zip(session.get_inputs(), tensor_leaves(inputs), strict=True)
+        named = {each.name: tensor.numpy(force=True) for each, tensor in tensors}
         return [torch.from_numpy(array) for array in session.run(None, named)]
 
     return run_onnx

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
-from lzero.laws import Estimator, HardConcrete
+from lzero.laws import BinaryConcrete, Estimator, HardConcrete
 from lzero.tensors import at_least_single
 
 DEFAULT_KEEP_RATE = 0.95  # gates must start mostly open, or units close before the network has learned anything
@@ -78,13 +78,14 @@ class Gate(nn.Module):
         shape = self.log_alpha.shape if examples is None else (examples, *self.log_alpha.shape)
         if not self.training:
             return self.law.estimate(self.estimator).expand(shape)
-        noise = self.law.base.noise(shape) if self._noise is None else self._kept_noise(shape, examples is None)
-        return self.law.base.from_logit(noise).clamp(0, 1)
+        base = self.law.base
+        noise = base.noise(shape) if self._noise is None else self._kept_noise(base, shape, examples is None)
+        return base.from_logit(noise).clamp(0, 1)
 
-    def _kept_noise(self, shape: Sequence[int], shared: bool) -> Tensor:
+    def _kept_noise(self, base: BinaryConcrete, shape: Sequence[int], shared: bool) -> Tensor:
         assert self._noise is not None  # noqa: S101 (asked by the caller)
         if shared not in self._noise or self._noise[shared].shape != shape:
-            self._noise[shared] = self.law.base.noise(shape)
+            self._noise[shared] = base.noise(shape)
         return self._noise[shared]
 
     def follow(self, root: nn.Module) -> Self:

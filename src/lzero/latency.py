@@ -6,15 +6,13 @@ import statistics
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from lzero.errors import ArgumentError
 from lzero.structure.capture import Inputs, as_tuple, evaluating
-from lzero.tensors import duplicate
+from lzero.tensors import duplicate, tensor_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,15 +49,28 @@ def step_latency(
     """
     positional = as_tuple(inputs)
     copies = {name: duplicate(model, model).train() for name, model in models.items()}
-    return median_seconds({name: partial(_step, copy, positional, precision) for name, copy in copies.items()}, repeats)
+    forwards = {name: _in_precision(copy, precision) for name, copy in copies.items()}
+    return median_seconds({name: partial(step, forwards[name], copies[name], positional) for name in models}, repeats)
 
 
-def _step(model: nn.Module, inputs: tuple[Tensor, ...], precision: torch.dtype | None) -> None:
-    with torch.autocast(inputs[0].device.type, precision, enabled=precision is not None):
-        leaves = tree_leaves(model(*inputs))
-    scores = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    torch.autograd.grad([score.abs().mean() for score in scores], trained, allow_unused=True)
+def _in_precision(model: nn.Module, precision: torch.dtype | None) -> Callable[..., Any]:
+    """A forward of the model, under autocast where a precision is given."""
+    if precision is None:
+        return model
+    device = next(model.parameters()).device
+
+    def forward(*inputs: Any) -> Any:
+        with torch.autocast(device.type, precision):
+            return model(*inputs)
+
+    return forward
+
+
+def step(forward: Callable[..., Any], model: nn.Module, inputs: tuple[Any, ...]) -> None:
+    """A forward and its backward. Gradients that accumulate, and hooks that wait for them, do not see it."""
+    outputs = [leaf for leaf in tensor_leaves(forward(*inputs)) if leaf.requires_grad]
+    losses = [output.abs().mean() for output in outputs]
+    torch.autograd.grad(losses, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
 
 
 def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int = 9) -> dict[str, float]:

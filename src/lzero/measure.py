@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch.utils._pytree import tree_leaves
 
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import decide
 from lzero.errors import ArgumentError
 from lzero.proof import plain_copy
-from lzero.sparsifier import Sparsifier
+from lzero.sparsifier import UNWRAPPED, Sparsifier, check_plain
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import freeze, same_sites
+from lzero.tensors import tensor_leaves
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,6 +83,7 @@ def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
     sparsifier = model.__dict__.get("_lzero_sparsifier")
     if isinstance(sparsifier, Sparsifier):
         return _measure_gated(sparsifier, inputs)
+    check_plain(model, UNWRAPPED)
     if inputs is None:
         raise ArgumentError.about("inputs", expected="inputs for a model without gates", got=None)
     products = analyse(model, inputs).products
@@ -133,4 +134,4 @@ def _structure_for(sparsifier: Sparsifier, inputs: Inputs) -> Structure:
 
 
 def _shapes(inputs: tuple[Any, ...]) -> list[torch.Size]:
-    return [leaf.shape for leaf in tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    return [tensor.shape for tensor in tensor_leaves(inputs)]

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.errors import described
 from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
-from lzero.tensors import duplicate, full_name
+from lzero.tensors import duplicate, full_name, tensor_leaves
 from lzero.verify import TOLERANCE, verify
 from lzero.wiring import check_parts
 
@@ -69,9 +69,10 @@ class Proof:
     def _failure_in_training(self, small: nn.Module) -> str | None:
         if self._training is None:
             return None
-        got = _outputs_in_mode(small, self._sparsifier.example_inputs, training=True)
-        if got is None:
-            return "in training it reads units that it does not read in evaluation"
+        try:
+            got = _run(small, self._sparsifier.example_inputs, training=True)
+        except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
+            return f"in training: {described(error)}"
         if _shapes(got) != _shapes(self._training):
             return "in training it returns units that it does not return in evaluation"
         if self._rehearsal is None or self._draws_noise:
@@ -98,15 +99,9 @@ class Proof:
     def _rehearsal(self) -> Rehearsal | None:
         """In double precision, or in the model's own where its code insists on that; None where neither runs."""
         for is_double in (True, False):
-            try:
-                rehearsal = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
-                with in_mode(rehearsal.dense, training=False), torch.no_grad(), torch.random.fork_rng():
-                    outputs = [
-                        leaf for leaf in tree_leaves(rehearsal.dense(*rehearsal.inputs)) if isinstance(leaf, Tensor)
-                    ]
-            except Exception:  # noqa: S112 (whatever the model's code raises when numbers are not those it was written for)
-                continue
-            if not any(output.isnan().any() for output in outputs):
+            rehearsal = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
+            outputs = _outputs_in_mode(rehearsal.dense, rehearsal.inputs, training=False)
+            if outputs is not None and not any(output.isnan().any() for output in outputs):
                 return rehearsal
         return None
 
@@ -160,11 +155,17 @@ def _outputs_in_mode(
 ) -> list[Tensor] | None:
     """What a forward in training or evaluation returns; None where it does not come through."""
     try:
-        with in_mode(model, training), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
+        return _run(model, inputs, training=training, seed=seed)
+    except torch.OutOfMemoryError:
+        raise
     except Exception:  # whatever the model's code raises
         return None
+
+
+def _run(model: nn.Module, inputs: tuple[Any, ...], *, training: bool, seed: int = 0) -> list[Tensor]:
+    with in_mode(model, training), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return tensor_leaves(model(*inputs))
 
 
 def _shapes(outputs: list[Tensor]) -> list[torch.Size]:

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
 from lzero.attention import make_slim
-from lzero.decision import Decision, Mask, decide_from, read_units
+from lzero.decision import Decision, Mask, check_memory, decide_from, read_units
 from lzero.errors import ArgumentError, UnsupportedError
 from lzero.structure.frozen import Extent, Structure
 from lzero.structure.sites import Slice
@@ -34,6 +34,7 @@ MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 
 def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int, *, columns: bool = True) -> Decision:
     """Remove units, and columns, whose probability of being active is below the threshold; single weights stay."""
+    check_memory(sparsifier)
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
         estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
@@ -73,15 +74,15 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         raise ArgumentError.about("optimizer", expected="this model's parameters in it", got="none", advice=advice)
     for name, parameter in model.named_parameters():
         for key, state in optimizer.state.get(parameter, {}).items():
-            for held in tree_leaves(state):
-                is_whole = isinstance(held, Tensor) and held.numel() > 1
-                if is_whole and (held is not state or held.shape != parameter.shape):
-                    where = "" if held is state else " in a container"
-                    shapes = f"{key} of shape {tuple(held.shape)}{where} for {name} of shape {tuple(parameter.shape)}"
+            for part in tree_leaves(state):
+                is_whole = isinstance(part, Tensor) and part.numel() > 1
+                if is_whole and (part is not state or part.shape != parameter.shape):
+                    where = "" if part is state else " in a container"
+                    shapes = f"{key} of shape {tuple(part.shape)}{where} for {name} of shape {tuple(parameter.shape)}"
                     raise UnsupportedError(f"{type(optimizer).__name__} keeps {shapes}: it cannot be cut with it")
 
 
-def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequence[Optimizer]) -> None:
+def cut_in_place(sparsifier: Sparsifier, decision: Decision, gates: Mask, optimizers: Sequence[Optimizer]) -> None:
     """Cut every parameter with its gradient and optimizer state, every buffer, and the gates themselves."""
     structure, done, buffers = sparsifier.structure, set[int](), dict[int, Tensor]()
     for path, module in sparsifier.model.named_modules():
@@ -98,7 +99,7 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, optimizers: Sequenc
                 _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizers)
     choose_inputs(sparsifier.model, structure, decision)
     make_slim(sparsifier.model)
-    kept = torch.as_tensor(np.flatnonzero(gates_kept(sparsifier, decision)), device=sparsifier.log_alpha.device)
+    kept = torch.as_tensor(np.flatnonzero(gates), device=sparsifier.log_alpha.device)
     _cut_parameter(sparsifier.log_alpha, lambda t: t.index_select(0, kept), optimizers)
 
 
@@ -116,7 +117,7 @@ def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizers: Sequence[O
                 state[key] = smaller(value)
 
 
-def gates_kept(sparsifier: Sparsifier, decision: Decision) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def gates_kept(sparsifier: Sparsifier, decision: Decision) -> Mask:
     """Which gates stay: those of units, columns and elements that do."""
     structure = sparsifier.structure
     masks = []
@@ -135,7 +136,7 @@ def gates_kept(sparsifier: Sparsifier, decision: Decision) -> np.ndarray[Any, np
     return np.concatenate(masks)
 
 
-def _outer(masks: Sequence[np.ndarray[Any, np.dtype[np.bool_]]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _outer(masks: Sequence[Mask]) -> Mask:
     grid = masks[0]
     for mask in masks[1:]:
         grid = np.logical_and.outer(grid, mask)
@@ -175,12 +176,11 @@ def cut_structure(structure: Structure, decision: Decision) -> Structure:
     )
 
 
-def cut_groups(sparsifier: Sparsifier, decision: Decision, structure: Structure) -> list[GateGroup]:
+def cut_groups(before: Sequence[GateGroup], kept: Mask, structure: Structure) -> list[GateGroup]:
     """The gate groups of what is left, one after another."""
-    kept = gates_kept(sparsifier, decision)
     sites = {site.name: site for site in structure.sites}
     groups, start = [], 0
-    for group in sparsifier.groups:
+    for group in before:
         stop = start + int(kept[group.span].sum())
         site = None if group.site is None else sites[group.site.name]
         groups.append(replace(group, start=start, stop=stop, site=site))

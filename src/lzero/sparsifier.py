@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from lzero.structure.frozen import Structure
     from lzero.structure.units import Ids
 
+UNWRAPPED = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
+
 
 class Sparsifier:
     """The gates of one model: what they are on, their law, and the way back."""
@@ -263,10 +265,10 @@ class Sparsifier:
         self.bank.was_cut()
         torch.clear_autocast_cache()  # which holds the old weights
         copy_sizes(small, self.model)
-        structure = cut_structure(self.structure, decision)
-        groups = cut_groups(self, decision, structure)
-        cut_in_place(self, decision, optimizers)
-        self.l0_weights = self.l0_weights[torch.as_tensor(gates_kept(self, decision))]
+        structure, kept = cut_structure(self.structure, decision), gates_kept(self, decision)
+        groups = cut_groups(self.groups, kept, structure)
+        cut_in_place(self, decision, kept, optimizers)
+        self.l0_weights = self.l0_weights[torch.as_tensor(kept)]
         self.structure, self.groups = structure, tuple(groups)
         self.costs = Costs(self)
         self._handles = gate_modules(self)
@@ -290,12 +292,23 @@ class Sparsifier:
         return self.model
 
 
+def has_gates(model: nn.Module) -> bool:
+    """Whether a model, or a part of it, such as what DDP wraps, has gates."""
+    return any("_lzero_sparsifier" in part.__dict__ for part in model.modules())
+
+
+def check_plain(model: nn.Module, advice: str = "compact it first") -> None:
+    """Refuse a model with gates where only its weights would be seen."""
+    if has_gates(model):
+        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice=advice)
+
+
 def sparsifier_of(model: nn.Module) -> Sparsifier:
     """The sparsifier of a model that has gates."""
     sparsifier = model.__dict__.get("_lzero_sparsifier")
     if not isinstance(sparsifier, Sparsifier):
         expected, advice = "a model with gates", "call lzero.sparsify(model, example_inputs) first"
-        if any("_lzero_sparsifier" in part.__dict__ for part in model.modules()):
-            advice = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
+        if has_gates(model):
+            advice = UNWRAPPED
         raise ArgumentError.about("model", expected=expected, got=type(model).__name__, advice=advice)
     return sparsifier

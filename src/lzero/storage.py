@@ -18,9 +18,10 @@ from torch.fx import GraphModule
 
 from lzero.attention import make_slim
 from lzero.cutting import PLAN, plan_of
-from lzero.errors import ArgumentError, LzeroError, UnsupportedError
+from lzero.errors import LzeroError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
+from lzero.sparsifier import check_plain
 from lzero.tensors import full_name, saved_tensors
 
 VERSION = 1
@@ -40,8 +41,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     ...     load(nn.Linear(2, 3), f"{folder}/small.safetensors")
     Linear(in_features=2, out_features=3, bias=True)
     """
-    if "_lzero_sparsifier" in model.__dict__:
-        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice="compact it first")
+    check_plain(model)
     if isinstance(model, GraphModule):
         raise UnsupportedError('a graph is not cut from a dense model; write it with lzero.export(model, "a.pt2", x)')
     tensors = {name: tensor.contiguous().clone() for name, tensor in saved_tensors(model).items()}
@@ -80,7 +80,7 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
     for name, index in _indices(model, tensors).items():
         linear = model.get_submodule(name)
         assert isinstance(linear, nn.Linear)  # noqa: S101 (checked with the architecture)
-        IndexedLinear.over(linear, index)
+        IndexedLinear.over(linear, index if linear.weight.is_meta else index.to(linear.weight.device))
     _fill(model, tensors)
     if plan["sites"]:
         make_slim(model)
@@ -126,8 +126,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Refuse a model that is not the dense one the file was made from."""
-    if "_lzero_sparsifier" in model.__dict__:
-        raise ArgumentError.about("model", expected="a freshly made dense model", got="one with gates")
+    check_plain(model, "make a new one with its constructor")
     have = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
     if have != plan["dense"]:
         name = next(n for n in [*plan["dense"], *have] if have.get(n) != plan["dense"].get(n))

@@ -8,12 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, LzeroError
-from lzero.latency import median_seconds
+from lzero.latency import median_seconds, step
 from lzero.sparsifier import Sparsifier, sparsifier_of
 from lzero.swapping import replaced
 from lzero.trial import check_divisible, proven_layout
@@ -103,19 +101,12 @@ class Subnetwork:
         if not model.training:
             raise ArgumentError.about("model", expected="training mode", got="evaluation", advice="call model.train()")
         cases = {
-            "full": partial(_step, model, model, inputs),
-            "part": partial(_step, partial(self._run, model), model, inputs),
+            "full": partial(step, model, model, inputs),
+            "part": partial(step, partial(self._run, model), model, inputs),
         }
         with _unchanged(self.sparsifier):
             seconds = median_seconds(cases, repeats)
         return seconds["part"] / seconds["full"]
-
-
-def _step(forward: Callable[..., Any], model: nn.Module, inputs: tuple[Any, ...]) -> None:
-    """A forward and its backward. Gradients that accumulate, and hooks that wait for them, do not see it."""
-    outputs = [leaf for leaf in tree_leaves(forward(*inputs)) if isinstance(leaf, Tensor) and leaf.requires_grad]
-    losses = [output.square().mean() for output in outputs]
-    torch.autograd.grad(losses, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
 
 
 @contextmanager

@@ -62,9 +62,9 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
 
 
 def _count_channels(norm: nn.Module, channels: int) -> None:
-    """Tell a norm without a weight how many channels are left; what has their number in its code is not told."""
+    """Tell a norm how many channels are left; what has their number in its code is not told."""
     if isinstance(norm, nn.GroupNorm):
-        norm.num_groups = _scaled(norm.num_groups, norm.num_channels, channels, always=True)
+        norm.num_groups = _scaled(norm.num_groups, norm.num_channels, channels)
         norm.num_channels = channels
     elif isinstance(norm, PER_CHANNEL):
         norm.num_features = channels
@@ -89,14 +89,12 @@ def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
     elif isinstance(module, TRANSPOSED) and weight is not None:
         module.groups = _scaled(module.groups, before["weight"][0], weight.shape[0])
         module.in_channels, module.out_channels = weight.shape[0], weight.shape[1] * module.groups
-    elif isinstance(module, nn.GroupNorm) and weight is not None:
-        module.num_groups = _scaled(module.num_groups, module.num_channels, len(weight), always=True)
-        module.num_channels = len(weight)
     elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
         _count_units(module)
-    elif isinstance(module, PER_CHANNEL):
+    elif isinstance(module, nn.GroupNorm | PER_CHANNEL):
         state = weight if weight is not None else module._buffers.get("running_mean")
-        module.num_features = module.num_features if state is None else len(state)
+        if state is not None:
+            _count_channels(module, len(state))
 
 
 def _count_units(recurrent: nn.RNNBase | nn.RNNCellBase) -> None:
@@ -111,8 +109,8 @@ def _count_units(recurrent: nn.RNNBase | nn.RNNCellBase) -> None:
         recurrent.proj_size, recurrent.hidden_size = projection.shape
 
 
-def _scaled(count: int, before: int, after: int, *, always: bool = False) -> int:
-    return count * after // before if count > 1 or always else count
+def _scaled(count: int, before: int, after: int) -> int:
+    return count * after // before if count > 1 else count
 
 
 def choose_inputs(model: nn.Module, structure: Structure, decision: Decision) -> None:

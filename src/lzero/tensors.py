@@ -56,6 +56,11 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def tensor_leaves(values: object) -> list[Tensor]:
+    """All tensors in nested containers, such as a model's output."""
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
+
+
 def last_product(x: Tensor) -> Tensor:
     """The product over the last dimension, factor by factor.
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lzero.cutting import cut_copy
 from lzero.decision import decide
 from lzero.errors import LzeroError, UnsupportedError
+from lzero.gating import INNER
 from lzero.graph import alive_in, units_in
 from lzero.patch import entering_dims, written_dims
 from lzero.proof import changed_attributes, plain_copy
@@ -55,7 +56,7 @@ class Obstacle:
     why: str
 
     def __str__(self) -> str:
-        exclude = json.dumps(["*/inner", *self.names])
+        exclude = json.dumps([INNER, *self.names])
         advice = f"let sizes follow from tensors there, or leave them out by exclude = {exclude}"
         return f"removing some of the units of {', '.join(self.names)} fails: {self.why}; {advice}"
 

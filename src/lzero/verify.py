@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from lzero.bank import LOG_ALPHA
 from lzero.errors import LzeroError
 from lzero.structure.capture import Inputs, as_tuple, evaluating, keeping_attributes
-from lzero.tensors import duplicate
+from lzero.tensors import duplicate, tensor_leaves
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative
@@ -59,7 +59,7 @@ def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tu
             modes.enter_context(keeping_attributes(each))
         modes.enter_context(_no_fused_attention())
         modes.enter_context(torch.no_grad())
-        expected, got = (_tensors(_seeded(each, inputs)) for each in (model, small))
+        expected, got = (tensor_leaves(_seeded(each, inputs)) for each in (model, small))
     if [t.shape for t in expected] != [t.shape for t in got]:
         shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
         raise VerificationError(f"the outputs have different shapes: {shapes}")
@@ -105,10 +105,6 @@ def _seeded(model: nn.Module, inputs: tuple[Any, ...]) -> object:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return model(*inputs)
-
-
-def _tensors(output: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
 
 
 def _difference(expected: Tensor, got: Tensor) -> float:

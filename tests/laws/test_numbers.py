@@ -92,3 +92,8 @@ def test_binary_concrete_agrees_with_torch():
     torch.testing.assert_close(
         BinaryConcrete(torch.tensor(0.7), 0.4).log_prob(s), theirs.log_prob(s), rtol=1e-4, atol=1e-5
     )
+
+
+def test_the_cdf_of_a_stretched_base_is_0_and_1_outside_its_interval_in_double_precision():
+    base = BinaryConcrete(torch.zeros(1, dtype=torch.float64), gamma=-0.1, zeta=1.1)
+    assert base.cdf(torch.tensor([2.0, 1.1, -0.1, -1.0], dtype=torch.float64)).tolist() == [1.0, 1.0, 0.0, 0.0]

@@ -456,3 +456,26 @@ def test_after_numbers_that_were_none_the_last_state_goes_on(sparsifier, make):
     objective()
     objective.step(1.0)
     assert objective.steps == 2
+
+
+def test_a_training_that_went_back_to_a_checkpoint_forgets_what_was_not_finite(sparsifier):
+    objective, optimizer = Constraint(sparsifier, 0.5, "params"), torch.optim.Adam([sparsifier.log_alpha], lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        objective().backward()
+        optimizer.step()
+        objective.step()
+
+    for _ in range(3):
+        step()
+    saved = copy.deepcopy([each.state_dict() for each in (sparsifier.model, objective, optimizer)])
+    step()
+    expected = objective.multiplier.clone()
+    sparsifier.log_alpha.data.fill_(float("nan"))
+    with pytest.raises(NotFiniteError):
+        step()
+    for each, state in zip((sparsifier.model, objective, optimizer), saved, strict=True):
+        each.load_state_dict(state)
+    step()
+    assert torch.equal(objective.multiplier, expected)

@@ -12,6 +12,7 @@ from matplotlib.text import Text
 from lzero.errors import ArgumentError, LzeroError
 from lzero.report.density_figures import figure_c2, trade_off
 from lzero.report.drawing import COLOURS, DARK, LIGHT, save, save_all
+from lzero.report.paper_figures import figure_1, figure_2
 from lzero.report.paper_networks import LENET, MLP, architecture_share, dropout_share
 from lzero.report.seeds import interval, told
 from lzero.report.training_figures import figure_3, figure_4, figure_c1
@@ -238,7 +239,7 @@ def test_rows_that_a_figure_cannot_show_are_named():
 
 
 def test_dark_pages_get_light_text_and_pictures_their_paper(tmp_path):
-    for k, figure in enumerate(every_figure()):
+    for k, figure in enumerate([*every_figure(), figure_1(), figure_2()]):
         for dark, (ink, _) in ((True, DARK), (False, LIGHT)):
             save(figure, tmp_path / f"{k}{dark}.svg", dark=dark)
             assert {text.get_color() for text in figure.findobj(Text)} == {ink}
@@ -246,6 +247,11 @@ def test_dark_pages_get_light_text_and_pictures_their_paper(tmp_path):
             assert ink in svg
             assert not {*LIGHT, *DARK, "#000000"} - {ink} & set(re.findall("#[0-9a-f]{6}", svg))
     assert sum(to_rgb(DARK[0])) > 2.5 > 0.5 > sum(to_rgb(LIGHT[0]))
+
+
+def test_panels_show_the_page_through():
+    for figure in [*every_figure(), figure_1(), figure_2()]:
+        assert all(axes.get_facecolor()[3] == 0.0 for axes in figure.axes)
 
 
 def test_all_files_of_a_figure_are_the_same_when_drawn_again(tmp_path):

@@ -358,3 +358,8 @@ def test_torch_says_nothing_beside_an_error_of_ours(capfd):
     with pytest.raises(LzeroError, match="does not run with these example inputs"):
         sparsify(nn.Linear(6, 3), torch.randn(1, 5))
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_model_without_products_has_gates_on_its_weights():
+    sparsifier = sparsify(nn.Sequential(nn.Embedding(10, 4)), torch.zeros(2, 3, dtype=torch.long), units="weights")
+    assert sparsifier.num_gates == 40

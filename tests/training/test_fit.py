@@ -422,3 +422,10 @@ def test_a_penalty_may_rise_from_zero(few):
         terms.append(session.objective.record.term.item())
     assert terms[0] == 0
     assert terms == sorted(terms)
+
+
+def test_a_folder_in_use_is_refused_before_a_network_is_built(tmp_path, monkeypatch):
+    (tmp_path / "config.toml").write_text("")
+    monkeypatch.setattr("lzero.training.loop.build", None)
+    with pytest.raises(RunFolderError, match="there is a run already"):
+        fit("digits", tmp_path)

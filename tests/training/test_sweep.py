@@ -198,3 +198,9 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_trainings_at_a_time_are_at_least_one(workers, tmp_path):
+    with pytest.raises(LzeroError, match=f"workers: expected a number from 1, got {workers}"):
+        sweep("digits", {"objective.target": [0.5]}, tmp_path, changes=SHORT, workers=workers)

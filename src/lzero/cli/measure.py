@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lzero.cli.app import app, errors_for_people
 from lzero.cli.source import AsJson, Input, Name, Source, Weights, find
 from lzero.measure import measure
+from lzero.structure.sites import INPUTS_OF
 from lzero.training.outcome import layers_of, widths_of
 from lzero.training.parts import make_gates
 
@@ -67,7 +68,7 @@ def table_of(sizes: Sizes) -> Table:
     if "gates" in sizes:
         table.add_row("gates", f"{sizes['gates']:,}")
     for layer in sizes.get("layers", []):
-        label = layer["name"] if layer["name"].startswith("inputs of ") else f"units of {layer['name']}"
+        label = layer["name"] if layer["name"].startswith(INPUTS_OF) else f"units of {layer['name']}"
         table.add_row(Text(label), *_cells(layer["before"], layer["after"]))
     return table
 

@@ -36,7 +36,9 @@ def reproduce_command(
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     workers: Annotated[
         int | None,
-        typer.Option(help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", show_default=False),
+        typer.Option(
+            help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", min=1, show_default=False
+        ),
     ] = None,
 ) -> None:
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""

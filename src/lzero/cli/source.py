@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +18,8 @@ from lzero.data.sources import SHAPES
 from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import Recipe
 from lzero.recipes.recipe import Model
-from lzero.sparsify import sparsify
 from lzero.training.folder import RunFolder
-from lzero.training.parts import make_model, start_from
+from lzero.training.parts import gated, make_model, start_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,14 +96,12 @@ class Source:
     ) -> Sparsifier:
         """The dense network with gates: where it is said, and otherwise as the recipe has it."""
         gates = self.recipe.gates
-        return sparsify(
-            self.dense(),
-            self.inputs(given),
-            units=units or (gates.units if gates.units != "none" else "structure"),  # type: ignore[arg-type]
-            include=tuple(include) if include else gates.include,
-            exclude=tuple(exclude) if exclude else gates.exclude,
-            inputs=gates.inputs,
-        )
+        said = {
+            "units": units or (gates.units if gates.units != "none" else "structure"),
+            "include": tuple(include) if include else gates.include,
+            "exclude": tuple(exclude) if exclude else gates.exclude,
+        }
+        return gated(replace(gates, **said), self.dense(), self.inputs(given))  # type: ignore[arg-type]
 
     def inputs(self, given: Sequence[str] | None) -> tuple[Tensor, ...]:
         """Random inputs of the sizes given, or of one example of the dataset."""

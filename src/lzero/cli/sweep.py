@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import statistics
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,7 @@ from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
-from lzero.recipes import SettingError, full_key, names
+from lzero.recipes import SettingError, full_key, names, value_of
 
 RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
 
@@ -50,7 +49,9 @@ def sweep_command(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
     workers: Annotated[
         int | None,
-        typer.Option(help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", show_default=False),
+        typer.Option(
+            help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", min=1, show_default=False
+        ),
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -103,19 +104,12 @@ def parsed(text: str) -> tuple[str, list[Any]]:
     if ranged is None and ".." in values:
         raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8")
     if ranged is None:
-        return full_key(key), [_value(each) for each in values.split(",")]
+        return full_key(key), [value_of(each) for each in values.split(",")]
     first, last, count = ranged.groups()
     try:
         return full_key(key), list(spaced(float(first), float(last), int(count or 8)))
     except ValueError as error:
         raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8") from error
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
 
 
 def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:

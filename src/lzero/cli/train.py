@@ -15,6 +15,7 @@ from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import DEFAULT, load, names
+from lzero.training.outcome import LATENCY_BATCH
 
 if TYPE_CHECKING:
     from lzero.training import Outcome
@@ -79,7 +80,7 @@ def train_command(
     console.print(_table(outcome))
     if price:
         console.print(f"The budget was met in the end.{price}", style="yellow", soft_wrap=True, highlight=False)
-    console.print(f"The network: {folder / 'model.safetensors'}", soft_wrap=True, highlight=False)
+    console.print(f"The network: {RunFolder(folder).model}", soft_wrap=True, highlight=False)
     console.print(f"The report:  {page}", soft_wrap=True, highlight=False)
 
 
@@ -107,5 +108,5 @@ def _table(outcome: Outcome) -> Table:
     table.add_row("MACs", f"{dense.macs:,}", f"{small.macs:,}", f"{small.macs / dense.macs:.1%}")
     if dense.latency and small.latency:
         before, after = (f"{1000 * seconds:.2f} ms" for seconds in (dense.latency, small.latency))
-        table.add_row("latency of 100", before, after, f"{small.latency / dense.latency:.1%}")
+        table.add_row(f"latency of {LATENCY_BATCH}", before, after, f"{small.latency / dense.latency:.1%}")
     return table

@@ -92,8 +92,8 @@ class BinaryConcrete(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         """$Q(\\bar s)$ (Eq. 24, 25): 0 below γ, 1 above ζ."""
-        inside = torch.maximum(torch.minimum(value, torch.as_tensor(self.zeta)), torch.as_tensor(self.gamma))
-        return torch.sigmoid(self.cdf_logit(inside.to(self.log_alpha.dtype)))
+        inside = value.to(self.log_alpha.dtype).clamp(max=self.zeta).clamp(min=self.gamma)
+        return torch.sigmoid(self.cdf_logit(inside))
 
     def icdf(self, value: Tensor) -> Tensor:
         """$Q^{-1}(u)$: Eq. 10 with `value` in the place of the noise."""

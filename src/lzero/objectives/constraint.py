@@ -132,8 +132,8 @@ class Constraint(Objective):
         super().count()
 
     def set_extra_state(self, state: Tensor) -> None:
-        """The counterpart of `get_extra_state`; the step that was shown is not the last one any more."""
-        self._shown = None
+        """The counterpart of `get_extra_state`; nothing that was seen before is of the training that goes on."""
+        self._shown = self._last = None
         super().set_extra_state(state)
 
     def _seen(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -39,10 +39,8 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
     if objective.sparsifier.is_attached:
         raise LzeroError("an objective is attached to the optimizer, which steps on its own; call detach() first")
     here = [p.detach().clone() for p in parameters]
-    state, dual_state = (
-        copy.deepcopy([optimizer.state.get(p) for p in parameters]),
-        copy.deepcopy(objective.state_dict()),
-    )
+    state = copy.deepcopy([optimizer.state.get(p) for p in parameters])
+    duals = [buffer.clone() for buffer in objective.buffers()]
     loss = _gradient(optimizer, objective, task_loss)
     optimizer.step()
     objective.update()
@@ -53,7 +51,8 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
             optimizer.state.pop(parameter, None)
             if kept is not None:
                 optimizer.state[parameter] = kept
-    objective.load_state_dict(dual_state)
+        for buffer, value in zip(objective.buffers(), duals, strict=True):
+            buffer.copy_(value)
     optimizer.step()
     optimizer.zero_grad()
     objective.step(loss)

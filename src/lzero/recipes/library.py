@@ -81,7 +81,7 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _apply(settings: dict[str, Any], change: str) -> None:
-    """Set one value by its dotted path; what is no TOML value is a text."""
+    """Set one value by its dotted path."""
     key, equals, value = change.partition("=")
     if not equals or not key.strip():
         raise SettingError(f"{change}: expected section.setting=value")
@@ -91,10 +91,19 @@ def _apply(settings: dict[str, Any], change: str) -> None:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise SettingError(f"{key.strip()}: {section} is a value, not a table")
+    table[last] = value_of(value)
+
+
+def value_of(text: str) -> Any:
+    """A TOML value; what is none is a text.
+
+    >>> value_of(" 0.1"), value_of("sgd")
+    (0.1, 'sgd')
+    """
     try:
-        table[last] = tomllib.loads(f"value = {value.strip()}")["value"]
+        return tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        table[last] = value.strip()
+        return text.strip()
 
 
 def full_key(key: str) -> str:

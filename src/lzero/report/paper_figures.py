@@ -6,30 +6,27 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lzero.errors import MissingExtraError
 from lzero.laws import BinaryConcrete, HardConcrete, Rectified
-
-try:
-    from matplotlib.figure import Figure
-except ImportError as error:
-    raise MissingExtraError.of("matplotlib", extra="plots") from error
+from lzero.report.drawing import GREY, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+RIM = 0.04  # of the circle at the end of a line
 BETA = 0.5  # the temperature of the paper's Figure 2
-BLUE, ORANGE, GREEN, GREY = "#3b6fb6", "#d9822b", "#3a8f5c", "#777777"
+BLUE, ORANGE, GREEN = "#3b6fb6", "#d9822b", "#3a8f5c"
 
 
 def figure_1() -> Figure:
     """The penalty |θ|^p for several p: only p = 0 does not shrink what it keeps."""
-    figure, (axes,) = _canvas(columns=1)
+    figure, (axes,) = panels(1, 1)
     theta = torch.linspace(-2, 2, 801, dtype=torch.float64)
     for p, colour in ((2.0, GREY), (1.0, BLUE), (0.5, GREEN)):
         axes.plot(theta, theta.abs() ** p, color=colour, label=f"p = {p:g}")
-    for side in (theta[theta < 0], theta[theta > 0]):
+    for side in (theta[theta < -RIM], theta[theta > RIM]):
         axes.plot(side, torch.ones_like(side), color=ORANGE, label="p = 0" if side[0] > 0 else None)
-    axes.plot(0, 1, "o", markerfacecolor="white", color=ORANGE)
+    axes.plot(0, 1, "o", markerfacecolor="none", color=ORANGE)
     axes.plot(0, 0, "o", color=ORANGE)
     axes.set(xlabel="θ", ylabel="penalty |θ|ᵖ", ylim=(-0.1, 3), title="Lₚ penalties")
     axes.legend(frameon=False)
@@ -38,7 +35,7 @@ def figure_1() -> Figure:
 
 def figure_2() -> Figure:
     """The binary concrete and the hard concrete: (a) their laws at log α = 0, (b) their means over log α."""
-    figure, (left, right) = _canvas(columns=2)
+    figure, (left, right) = panels(1, 2)
     _draw_laws(left)
     _draw_means(right)
     return figure
@@ -71,13 +68,4 @@ def _draw_means(axes: Axes) -> None:
     axes.plot(log_alpha, hard.mean, color=ORANGE, label="E[z], hard concrete")
     axes.plot(log_alpha, hard.estimate("median"), color=GREY, linestyle="--", label="hard concrete without noise")
     axes.set(xlabel="log α", ylabel="value of the gate", title=f"(b) over the location, β = {BETA}")
-    axes.legend(frameon=False, loc="lower right")
-
-
-def _canvas(columns: int) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(5.2 * columns, 3.8), dpi=150, layout="constrained")
-    axes = [figure.add_subplot(1, columns, k + 1) for k in range(columns)]
-    for each in axes:
-        each.spines[["top", "right"]].set_visible(False)
-        each.grid(alpha=0.25)
-    return figure, axes
+    axes.legend(frameon=False, loc="upper left")

@@ -11,6 +11,7 @@ from lzero.errors import LzeroError
 from lzero.files import write_atomically
 from lzero.objectives.constraint import target_of
 from lzero.recipes.settings import as_toml
+from lzero.training.folder import RunFolder
 from lzero.training.loop import dense_recipe
 
 if TYPE_CHECKING:
@@ -50,8 +51,9 @@ class Record:
     @classmethod
     def of(cls, trial: Trial) -> Record:
         """That of a finished training."""
-        outcome = json.loads((trial.folder / "outcome.json").read_text(encoding="utf-8"))
-        lines = (trial.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        run = RunFolder(trial.folder)
+        outcome = json.loads(run.outcome.read_text(encoding="utf-8"))
+        lines = run.metrics.read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         dense, small = outcome["dense"], outcome["compacted"]
         return cls(

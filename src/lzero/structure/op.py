@@ -63,7 +63,6 @@ class Reading:
 class Product:
     """Multiply–accumulates of one operation: the product of the sizes of these dimensions."""
 
-    path: str
     dims: tuple[Dim, ...]
 
 
@@ -168,7 +167,7 @@ class Op:
 
     def multiplies(self, *dims: Dim) -> None:
         """Count the multiply–accumulates of this operation: the product of these sizes."""
-        self._findings.products.append(Product(self.path, dims))
+        self._findings.products.append(Product(dims))
 
     def multiplies_as_it_is(self) -> None:
         """Count the multiply–accumulates of this operation as torch does: a number that no removal changes."""

@@ -215,7 +215,7 @@ class Units:
         for column in range(table.shape[2]):
             if not self._factorise(table[:, :, column]):
                 self.pin(dim.labels, reason)
-                return self._pinned(outer, reason), self._pinned(inner, reason)
+                return self.opaque(outer, reason), self.opaque(inner, reason)
         table = self.resolve(table.reshape(outer * inner, -1)).reshape(outer, inner, -1)
         along_outer = [c for c in range(table.shape[2]) if (table[:, :, c] == table[:, :1, c]).all()]
         along_inner = [c for c in range(table.shape[2]) if c not in along_outer]
@@ -236,14 +236,11 @@ class Units:
                 self._refine(int(rows[r, c]), (int(outer[order[r]]), int(inner[c])))
         return True
 
-    def _pinned(self, size: int, reason: str) -> Dim:
+    def opaque(self, size: int, reason: str) -> Dim:
+        """A dimension of units that may not be removed."""
         dim = self.fresh(size)
         self.pin(dim.labels, reason)
         return dim
-
-    def opaque(self, size: int, reason: str) -> Dim:
-        """A dimension of units that may not be removed."""
-        return self._pinned(size, reason)
 
 
 def _tidy(ids: Ids) -> Ids:

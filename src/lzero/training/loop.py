@@ -83,6 +83,8 @@ def fit(
         follow: dict[str, Any] = {"on_step": on_step, "on_epoch": on_epoch, "should_stop": should_stop}
         same = {"model": copy.deepcopy(model), "dataset": dataset, "checkpoint_seconds": checkpoint_seconds}
         dense_error = _dense_error(recipe, folder, again, **same, **place, **follow)
+    if folder is not None:  # before a network is built, and in every process
+        RunFolder(Path(folder)).check(recipe, **again)
     with side_stream(accelerator), fastest_kernels() if accelerator != "cpu" else nullcontext():
         session = build(recipe, dataset, model, **place)
         run = None if folder is None else RunFolder(Path(folder), writes=session.fabric.is_global_zero)

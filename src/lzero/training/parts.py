@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lzero.recipes import Recipe
+    from lzero.recipes.recipe import Gates
     from lzero.sparsifier import Sparsifier
+    from lzero.structure.capture import Inputs
 
 
 def make_model(recipe: Recipe) -> nn.Module:
@@ -90,13 +92,15 @@ def parts_of(recipe: Recipe, dataset: Dataset) -> tuple[Split, Split]:
 
 def make_gates(recipe: Recipe, model: nn.Module, example: Tensor) -> Sparsifier | None:
     """The gates, or none."""
-    gates = recipe.gates
-    if gates.units == "none":
-        return None
+    return None if recipe.gates.units == "none" else gated(recipe.gates, model, example)
+
+
+def gated(gates: Gates, model: nn.Module, inputs: Inputs) -> Sparsifier:
+    """A model with gates as a recipe has them."""
     return sparsify(
         model,
-        example,
-        units=gates.units,
+        inputs,
+        units=gates.units,  # type: ignore[arg-type] # "none" has been asked for
         include=gates.include,
         exclude=gates.exclude,
         inputs=gates.inputs,

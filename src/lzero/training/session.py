@@ -15,6 +15,7 @@ from lzero.compact import compact
 from lzero.cutting import plan_of
 from lzero.data import Batches, as_floats, crop, cutout, flip, normalise
 from lzero.objectives import NotFiniteError, monte_carlo
+from lzero.structure.capture import evaluating
 from lzero.subnetwork import Subnetwork
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers, schedule_at, set_rates
@@ -241,17 +242,16 @@ class Session:
     @torch.no_grad()
     def evaluate(self, model: nn.Module | None = None) -> tuple[float, float]:
         """Error and loss of a model; without one, of the averaged weights, or else of the trained ones."""
-        model = model or (self.average.module if self.average is not None else self.model)
-        was_training = model.training
-        model.eval()
+        if model is None:
+            model = self.average.module if self.average is not None else self.model
         sums = torch.zeros(2, dtype=torch.float64, device=self.fabric.device)
-        for rows in self.test.rows()[self.fabric.global_rank :: self.fabric.world_size]:
-            images, labels = self.test.take(rows)
-            with self.fabric.autocast():
-                logits = model(self._prepared(images, training=False)).float()
-            sums[0] += (logits.argmax(1) != labels).sum()
-            sums[1] += F.cross_entropy(logits, labels, reduction="sum")
-        model.train(was_training)
+        with evaluating(model):
+            for rows in self.test.rows()[self.fabric.global_rank :: self.fabric.world_size]:
+                images, labels = self.test.take(rows)
+                with self.fabric.autocast():
+                    logits = model(self._prepared(images, training=False)).float()
+                sums[0] += (logits.argmax(1) != labels).sum()
+                sums[1] += F.cross_entropy(logits, labels, reduction="sum")
         wrong, loss = (self.fabric.all_reduce(sums, reduce_op="sum") / len(self.test.labels)).tolist()  # type: ignore[union-attr, operator]
         return wrong, loss
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from lzero import data
-from lzero.errors import LzeroError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import Recipe
 from lzero.training.building import build
 from lzero.training.folder import RunFolder
@@ -48,17 +48,17 @@ class Trial:
     @property
     def is_finished(self) -> bool:
         """Whether its outcome is there."""
-        return (self.folder / "outcome.json").exists()
+        return RunFolder(self.folder).outcome.exists()
 
     @property
     def epochs(self) -> int:
         """How many epochs it has so far."""
-        metrics = self.folder / "metrics.jsonl"
+        metrics = RunFolder(self.folder).metrics
         return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
     def row(self) -> Point:
         """What was set and what came out, flat, for a table."""
-        outcome = json.loads((self.folder / "outcome.json").read_text(encoding="utf-8"))
+        outcome = json.loads(RunFolder(self.folder).outcome.read_text(encoding="utf-8"))
         dense, small = outcome["dense"], outcome["compacted"]
         shares = {f"{cost}_share": small[cost] / dense[cost] for cost in ("params", "macs")}
         return {**self.settings, **small, **shares, "epochs": outcome["epochs"], "seconds": outcome["seconds"]}
@@ -77,6 +77,8 @@ def train_all(
     When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised. Errors of single
     trainings are raised when the others are done.
     """
+    if workers is not None and workers < 1:
+        raise ArgumentError.about("workers", expected="a number from 1", got=workers)
     left = [trial for trial in trials if not trial.is_finished]
     on_gpu = torch.cuda.is_available() and accelerator != "cpu"
     at_once = min(len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
