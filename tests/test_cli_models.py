@@ -170,6 +170,18 @@ def test_a_network_of_the_zoo_needs_its_input_said(run, told):
     assert "--input: expected sizes such as 1,3,32,32, got nothing" in refused.output
 
 
+def test_a_module_in_place_of_what_makes_one_is_named(run, here):
+    (here / "made.py").write_text("from torch import nn\nnet = nn.Linear(2, 2)\n")
+    assert "net is one: def make(): return …, or its class" in run("plan", "made:net", "--input", "1,2").stderr
+
+
+def test_a_bench_leaves_out_what_it_is_told_to(told):
+    only = "--target", "90%", "--repeats", "1", "--round-to", "1"
+    whole, without = (told("bench", "digits", *only, *left) for left in ((), ("--exclude", "conv2*")))
+    assert whole["networks"][0]["macs"] == without["networks"][0]["macs"]
+    assert whole["networks"][1]["macs"] != without["networks"][1]["macs"]
+
+
 def test_a_function_where_the_user_is_makes_a_model(told, here, run):
     (here / "my_networks.py").write_text(MODULE)
     source, sizes = "my_networks:net", ("--input", "3,4")
@@ -318,6 +330,7 @@ REFUSED = {
     "unknown": ("plan digitz", "did you mean digits?"),
     "folder": ("measure .", "SOURCE: expected a run folder, with config.toml, got ."),
     "no module": ("plan no.such:thing --input 1,2", "No module named 'no'"),
+    "a module": ("plan torch.nn.functional:relu --input 1,2", "relu makes no network"),
     "weights alone": ("measure RUNS/shrunk/model.safetensors", "give its run folder, or a network and --weights FILE"),
     "range": ("sweep digits --over target=0.2..", "target=0.2..: expected two numbers above 0, as in 0.05..0.8"),
     "both": ("train digits --out RUNS/shrunk --resume --overwrite", "choose one"),

@@ -132,6 +132,24 @@ def test_a_batch_that_is_not_first_and_inputs_in_containers(suffix, as_state, tm
     torch.testing.assert_close(run_file(given[6])[0], model(*given[6]).detach())
 
 
+class Passing(nn.Module):
+    """A wrapper that hands on whatever it is given."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, *arguments):
+        return self.model(*arguments)
+
+
+def test_a_forward_may_take_any_number_of_inputs(tmp_path):
+    model, path = Passing(nn.Bilinear(4, 3, 2)), tmp_path / "a.pt2"
+    export(model, path, (torch.randn(2, 4), torch.randn(2, 3)))
+    more = torch.randn(5, 4), torch.randn(5, 3)
+    torch.testing.assert_close(FORMATS[".pt2"].read(path)(more)[0], model(*more).detach())
+
+
 def test_sizes_that_code_insists_on_are_those_of_the_example(tmp_path):
     model, path = Switching(), tmp_path / "a.pt2"
     export(model, path, X, batch_dim=None)

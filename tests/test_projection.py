@@ -93,6 +93,7 @@ def test_the_compacted_model_is_counted_not_the_plan(name):
         assert lzero.verify(sparsifier.model, small, x) < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")  # gates that nobody trained
 def test_compaction_to_a_budget_leaves_the_gated_model_alone(caplog):
     sparsifier = gated("LeNet-5")
     models.set_gates(sparsifier, 0.7)

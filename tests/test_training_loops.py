@@ -235,7 +235,23 @@ class Dividing(nn.Module):
         return self.head((x + self.out(y)).mean(1))
 
 
-def test_code_that_fits_a_cut_by_luck_is_found_by_a_check():
-    sparsifier = sparsify(Dividing(), torch.randn(2, 6, 8))
+class Shifting(nn.Module):
+    """Shifts of the first eighths of all maps, in slices of a size that its code computed once."""
+
+    def __init__(self):
+        super().__init__()
+        self.eighth = 3
+        self.first, self.second = nn.Conv2d(1, 24, 3, padding=1), nn.Conv2d(24, 24, 3, padding=1)
+        self.head = nn.Linear(24, 10)
+
+    def forward(self, x):
+        x, k = self.first(x).relu(), self.eighth
+        x = torch.cat([x[:, :k].roll(1, -1), x[:, k : 2 * k].roll(-1, -1), x[:, 2 * k :]], 1)
+        return self.head(self.second(x).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize(("model", "x"), [(Dividing(), torch.randn(2, 6, 8)), (Shifting(), torch.randn(4, 1, 8, 8))])
+def test_code_that_fits_a_cut_by_luck_is_found_by_a_check(model, x):
+    sparsifier = sparsify(model, x)
     with pytest.raises(LzeroError, match=r"removing some of the units of .* fails"):
         sparsifier.check()

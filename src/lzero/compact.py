@@ -90,6 +90,6 @@ def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
         advice = "train longer with the constraint, or give the gates a higher learning rate"
         if not budget.steps:
             advice = "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
-        closed = f"{sum(projection.closed.values())} of {gates} gates, {projection.in_use} of them more than half open"
+        closed = f"{sum(projection.closed.values())} of {gates} gates, {projection.in_use} of them in use"
         message = f"the budget was met by closing {closed}; {advice}\n{projection}"
         warnings.warn(message, BudgetWarning, stacklevel=4)  # where compact, behind its decorator, was called

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lzero.costs import Cost
     from lzero.sparsifier import Sparsifier
 
-IN_USE = 0.5  # the test-time value of a gate that is more open than closed
+IN_USE = 0.1  # the test-time value from which outputs change by the closing of a gate
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Projection:
     after: tuple[float, ...]
     closed: dict[str, int]
     opened: dict[str, int]
-    in_use: int  # closed gates that were more open than closed
+    in_use: int  # closed gates that were in use
 
     def __str__(self) -> str:
         lines = [

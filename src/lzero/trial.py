@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 WAY_OUT = "call the model itself instead"
 SHARES = (0.5, 0.7, 0.3)  # of gates that stay open where a cut is tried
+TILTS = (1.0, -1.0, 0.0)  # cuts that are tried before a training: more of the later units go, of the first, of neither
 
 
 def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None:
@@ -63,11 +64,12 @@ class Obstacle:
 
 def find_obstacle(sparsifier: Sparsifier) -> Obstacle | None:
     """Why a copy of the model without many of its units does not compute the same; None where it does."""
-    why = _why_not_cut(_partly_closed(sparsifier))
-    if why is None:
-        return None
-    alone = [group for group in sparsifier.groups if _why_not_cut(_partly_closed(sparsifier, group)) is not None]
-    return Obstacle(tuple(group.name for group in alone or sparsifier.groups), why)
+    for tilt in TILTS:
+        why = _why_not_cut(_partly_closed(sparsifier, tilt=tilt))
+        if why is not None:
+            alone = [g for g in sparsifier.groups if _why_not_cut(_partly_closed(sparsifier, g, tilt=tilt)) is not None]
+            return Obstacle(tuple(group.name for group in alone or sparsifier.groups), why)
+    return None
 
 
 def check_cuttable(sparsifier: Sparsifier) -> None:
@@ -103,18 +105,18 @@ def proven_layout(sparsifier: Sparsifier) -> Layout:
     return layout
 
 
-def _partly_closed(sparsifier: Sparsifier, only: GateGroup | None = None) -> Sparsifier:
-    """A copy in which many of each group's gates, or of one group's, are closed, at random but more of the later ones.
+def _partly_closed(sparsifier: Sparsifier, only: GateGroup | None = None, *, tilt: float = TILTS[0]) -> Sparsifier:
+    """A copy in which many of each group's gates, or of one group's, are closed: at random, with a tilt to later ones.
 
-    Code that takes every other unit, cuts a width in two, or divides one by another must not come through by luck: no
-    two groups that follow one another keep the same share.
+    Code that takes the first units or every other one, cuts a width in two, or divides one by another must not come
+    through by luck: no two groups that follow one another keep the same share.
     """
     trial, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for group, share in zip(trial.groups, cycle(SHARES), strict=False):
             size = group.stop - group.start
-            earliest = torch.rand(size, generator=generator) + torch.linspace(0, 1, size)
-            closed = earliest.argsort()[max(1, round(share * size)) :].to(trial.log_alpha.device)
+            order = torch.rand(size, generator=generator) + tilt * torch.linspace(0, 1, size)
+            closed = order.argsort()[max(1, round(share * size)) :].to(trial.log_alpha.device)
             trial.log_alpha[group.span] = 100.0
             if only is None or group.start == only.start:
                 trial.log_alpha[group.span][closed] = -100.0

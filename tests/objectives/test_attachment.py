@@ -187,7 +187,7 @@ def test_it_goes_on_after_shrinking_and_is_not_copied():
     loop(optimizer, sparsifier.model, x, steps=2)
     assert objective.steps == 4
     assert copy.deepcopy(sparsifier)._attached is None
-    with pytest.warns(BudgetWarning, match="closing 3 of 20 gates, 3 of them more than half open"):
+    with pytest.warns(BudgetWarning, match="closing 3 of 20 gates, 3 of them in use"):
         small = lzero.compact(sparsifier.model, budget=objective)
     assert lzero.measure(small, x).macs.dense <= objective.budgets[0].limit
 

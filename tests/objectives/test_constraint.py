@@ -381,6 +381,18 @@ def test_a_warning_says_what_will_not_be_met_in_the_steps_left(sparsifier):
         steps(Constraint(sparsifier, 0.3, "l0", steps=100), 60, fall=0.001)
 
 
+def test_a_density_that_falls_faster_and_faster_is_left_alone_till_late(sparsifier):
+    sparsifier.log_alpha.data.fill_(2.0)
+    objective = Constraint(sparsifier, 0.3, "l0", steps=100)
+    with warnings.catch_warnings(record=True) as seen:
+        for step in range(80):
+            sparsifier.log_alpha.data -= 0.0005 * step
+            objective.step()
+    assert seen == []
+    with pytest.warns(BudgetWarning, match="at step 80"):
+        steps(objective, 1)
+
+
 def test_no_warning_where_the_target_will_be_met(sparsifier):
     sparsifier.log_alpha.data.fill_(0.0)
     objective = Constraint(sparsifier, 0.3, "l0", steps=100)

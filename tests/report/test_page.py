@@ -264,3 +264,14 @@ def test_what_fitting_the_budget_cost_is_told_where_it_is_much(error, told, tmp_
     result = outcome(compacted={"params": 14_726, "macs": 234_551, "error": error, "latency": 0.0016})
     run = read_run(write_run(tmp_path / "run", result=result))
     assert ("took the error from 8.33\N{NO-BREAK SPACE}% to 9.5" in budget(run)) is told
+
+
+@pytest.mark.parametrize(
+    ("violation", "advice"), [(0.1, "had not got there by themselves"), (0.001, "for a last unit")]
+)
+def test_advice_on_what_fitting_cost_depends_on_whether_gates_were_there(violation, advice, tmp_path):
+    result = outcome(compacted={"params": 14_726, "macs": 234_551, "error": 0.2, "latency": 0.0016})
+    last = row(3)
+    last["objective"]["groups"]["macs"]["violation"] = violation
+    run = read_run(write_run(tmp_path / "run", rows=[row(1), row(2), last], result=result))
+    assert advice in budget(run)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lzero.budgets import UNITS, check_cost, make_budgets
 from lzero.cli.app import app, errors_for_people
-from lzero.cli.source import AsJson, Input, Name, Source, Weights, find, target_of
+from lzero.cli.source import AsJson, Exclude, Include, Input, Name, Source, Weights, find, target_of
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import latency, machine, step_latency
 from lzero.measure import measure
@@ -70,6 +70,8 @@ def bench_command(
         ),
     ] = None,
     inputs: Input = None,
+    include: Include = None,
+    exclude: Exclude = None,
     weights: Weights = None,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     repeats: Annotated[int, typer.Option(help="How often each is timed; medians are told.", min=1)] = 9,
@@ -84,7 +86,7 @@ def bench_command(
     with errors_for_people():
         device, found = _device(accelerator), find(source)
         with Console(stderr=True).status("making networks …") as status:
-            gated = found.gated(inputs)
+            gated = found.gated(inputs, include=include, exclude=exclude)
             networks: dict[str, nn.Module] = {DENSE: found.dense()}
             small = found.compacted(weights)
             networks |= {} if small is None else {"compacted": small}

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lzero.cli.app import app, errors_for_people
-from lzero.cli.source import AsJson, Input, Name, find
+from lzero.cli.source import AsJson, Exclude, Include, Input, Name, find
 from lzero.gating import UnitKind
 from lzero.plan import Plan
 from lzero.trial import Obstacle, find_obstacle
@@ -32,8 +32,8 @@ def plan_command(
     source: Name,
     inputs: Input = None,
     units: Units = None,
-    include: Annotated[list[str] | None, typer.Option(help="Only names like this: 'layers.*'.", metavar="GLOB")] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="No names like this.", metavar="GLOB")] = None,
+    include: Include = None,
+    exclude: Exclude = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what can be removed, what cannot and why.

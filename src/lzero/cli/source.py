@@ -45,6 +45,8 @@ Input = Annotated[
         show_default=False,
     ),
 ]
+Include = Annotated[list[str] | None, typer.Option(help="Only names like this: 'layers.*'.", metavar="GLOB")]
+Exclude = Annotated[list[str] | None, typer.Option(help="No names like this.", metavar="GLOB")]
 Weights = Annotated[
     Path | None,
     typer.Option(help="A compacted network that lzero saved; a run folder has one.", show_default=False),

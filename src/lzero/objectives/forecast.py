@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PATIENCE = 1000  # steps in which gates that are being closed must have moved
 LOOKS = 10  # in a training whose length is known; each makes a GPU wait once
 APART = 2  # steps at least: the first may have a learning rate of 0
+LATE = 0.8  # of the steps: until then a density that falls faster and faster is left alone
 NEAR = 1.1  # times the target: what is no further away is left to the final projection
 
 STILL = "the gates have not moved at all"
@@ -34,6 +35,7 @@ class Forecast:
         self.budgets, self.steps = budgets, steps
         self.every = PATIENCE if steps is None else max(APART, steps // LOOKS)
         self._before: tuple[int, list[float], Tensor] | None = None
+        self._pace: dict[str, float] = {}
         self._warned: set[str] = set()
 
     def look(self, step: int, expected: Tensor, multiplier: Tensor, log_alpha: Tensor) -> None:
@@ -57,8 +59,10 @@ class Forecast:
             hopeless, end = abs(math.log(share / before)) < 0.01, share
         else:
             pace = min(0.0, math.log(share / before))
+            is_faster = pace < min(1.1 * self._pace.get(budget.name, 0.0), -0.01) and step < LATE * self.steps
+            self._pace[budget.name] = pace
             end = share * math.exp(pace * (self.steps - step) / self.every)
-            hopeless = 2 * step >= self.steps and end > budget.share * NEAR
+            hopeless = 2 * step >= self.steps and end > budget.share * NEAR and not is_faster
         return self._message(budget, step, share, end) if hopeless else None
 
     def _warn(self, about: str, message: str | None) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lzero.report.run import Run
 
 WORTH_A_WORD = 0.01  # of error
+NEARLY = 0.02  # above a budget, as a share of it
 COSTS = {"params": "parameters", "macs": "MACs"}
 
 
@@ -92,8 +93,18 @@ def price_of_fitting(run: Run) -> str:
     before, after = (error_of(run.rows[-1]) if run.rows else None), _of(run, "compacted", "error")
     if before is None or after is None or after <= before + WORTH_A_WORD:
         return ""
-    advice = "gates had not got there by themselves: train longer, or give them a higher rate (gates.lr)"
+    if _was_there(run):
+        advice = "gates had got there by themselves, but for a last unit; in so small a network a single one counts"
+    else:
+        advice = "gates had not got there by themselves: train longer, or give them a higher rate (gates.lr)"
     return f" That took the error from {percent(before)} to {percent(after)}; {advice}."
+
+
+def _was_there(run: Run) -> bool:
+    """Whether the last epoch ended as good as within its budgets."""
+    groups = inside(run.rows[-1], "objective", "groups")
+    violations = [number(inside(each, "violation")) for each in groups.values()] if isinstance(groups, dict) else []
+    return bool(violations) and all(each is not None and each < NEARLY for each in violations)
 
 
 def _so_far(run: Run) -> str:

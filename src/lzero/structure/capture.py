@@ -9,6 +9,7 @@ import re
 import warnings
 from collections import OrderedDict
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -47,7 +48,7 @@ def capture(
     With `batch_dim` the graph works for any size of that dimension of the inputs, where the model does.
     """
     inputs = as_tuple(example_inputs)
-    shapes = None if batch_dim is None else tree_map(lambda x: _any_batch(x, batch_dim), inputs)
+    shapes = None if batch_dim is None else _any_batches(model, inputs, batch_dim)
     with (
         in_mode(model, training),
         keeping_attributes(model),
@@ -178,6 +179,16 @@ def module_path(node: Node) -> str:
 def module_paths(node: Node) -> list[str]:
     """The paths of all modules whose forwards are running when this operation does, from the outermost in."""
     return [str(path) for path, _ in node.meta.get("nn_module_stack", {}).values()]
+
+
+def _any_batches(model: nn.Module, inputs: tuple[Any, ...], batch_dim: int) -> tuple[Any, ...]:
+    """The open sizes of all inputs, as torch.export wants them: what goes to `*args` is one tuple."""
+    open_sizes = tuple(tree_map(lambda x: _any_batch(x, batch_dim), each) for each in inputs)
+    kinds = [parameter.kind for parameter in signature(model.forward).parameters.values()]
+    if Parameter.VAR_POSITIONAL not in kinds:
+        return open_sizes
+    named = kinds.index(Parameter.VAR_POSITIONAL)
+    return (*open_sizes[:named], open_sizes[named:])
 
 
 def _any_batch(argument: Any, batch_dim: int) -> dict[int, Any] | None:

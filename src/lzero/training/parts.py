@@ -35,6 +35,9 @@ def make_model(recipe: Recipe) -> nn.Module:
     if not colon:
         return zoo.make(name, **options)
     make = _imported(module, function)
+    if isinstance(make, nn.Module):
+        advice = f"{function} is one: def make(): return …, or its class"
+        raise ArgumentError.about("model.name", expected="a function that makes a module", got=name, advice=advice)
     try:
         made = make(**options)
     except Exception as error:  # whatever the user's code raises
