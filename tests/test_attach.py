@@ -537,6 +537,14 @@ def test_example_inputs_that_are_no_numbers_are_refused():
         sparsify(nn.Linear(4, 2), torch.full((1, 4), torch.nan), inputs=True)
 
 
+def test_what_is_missing_for_gates_on_inputs_is_said():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with pytest.raises(LzeroError, match=r"got 'inputs of [*]'; inputs of dense layers have gates with inputs=True"):
+        sparsify(model, torch.randn(3, 4), include="inputs of *")
+    with pytest.raises(LzeroError, match=r"got ndarray; torch\.as_tensor\(array\) makes it a tensor"):
+        sparsify(model, torch.randn(3, 4).numpy())
+
+
 def test_what_evaluation_moves_serves_a_training_too():
     """The index of gates follows log α to its device in the first forward, which may be one in inference mode."""
 

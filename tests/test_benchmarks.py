@@ -33,6 +33,15 @@ def test_narrower_blocks_are_shares_of_the_whole_one():
     assert [line for line in lines if "inside | 1.00× | 1.00×" in line] == [lines[4], lines[8], lines[13]]
 
 
+def test_selections_of_features_are_judged_alike():
+    command = [sys.executable, BENCHMARKS / "feature_selection.py", "--seeds", "1", "--only", "largest F"]
+    *_, row = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    name, *scores, found = row.strip("| ").split(" | ")
+    assert name == "largest F statistic"
+    assert [40 < float(score) <= 100 for score in scores] == [True] * 3
+    assert int(found) <= 3
+
+
 def test_architectures_are_cut_exactly_and_unknown_ones_are_refused():
     command = [sys.executable, BENCHMARKS / "architectures.py"]
     done = subprocess.run([*command, "segformer", "t5, encoder"], capture_output=True, text=True, check=True)

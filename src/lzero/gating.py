@@ -60,7 +60,9 @@ def _matching(names: Sequence[str], globs: Globs, argument: str) -> set[str]:
     for glob in (globs,) if isinstance(globs, str) else globs:
         hits = {name for name in names if fnmatchcase(name, glob)}
         if not hits and glob not in ("*", INNER):
-            raise ArgumentError.about(argument, expected=f"globs that match one of {', '.join(names)}", got=repr(glob))
+            advice = "inputs of dense layers have gates with inputs=True" if glob.startswith(INPUTS_OF) else None
+            expected = f"globs that match one of {', '.join(names) or 'no names'}"
+            raise ArgumentError.about(argument, expected=expected, got=repr(glob), advice=advice)
         matched |= hits
     return matched
 

@@ -28,3 +28,14 @@ class IndexedLinear(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (as torch names it)
         """Read the listed inputs, then multiply."""
         return F.linear(input.index_select(-1, self.index), self.weight, self.bias)
+
+
+def inputs_read(layer: nn.Linear) -> list[int]:
+    """The inputs that a dense layer reads, by their numbers in what it is given; none where all their weights are zero.
+
+    >>> import torch
+    >>> inputs_read(nn.Linear(2, 3)), inputs_read(IndexedLinear.over(nn.Linear(2, 3), torch.tensor([1, 4])))
+    ([0, 1], [1, 4])
+    """
+    given = layer.index.tolist() if isinstance(layer, IndexedLinear) else range(layer.in_features)
+    return [number for number, is_read in zip(given, layer.weight.any(0).tolist(), strict=True) if is_read]

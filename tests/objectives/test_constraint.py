@@ -1,6 +1,7 @@
 """The constrained objective: targets, groups, schedules, records, state, and stopping in time."""
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -138,6 +139,16 @@ def test_with_realised_densities_multipliers_follow_the_test_time_network(sparsi
     assert realised.multiplier.item() == pytest.approx(-torch.tensor(0.2).log().item())
     realised().backward()
     assert sparsifier.log_alpha.grad.abs().min() > 0  # by the expected density
+
+
+def test_with_realised_densities_multipliers_move_by_what_was_there_before_the_optimizers_step(sparsifier):
+    sparsifier.log_alpha.data = torch.linspace(-3, 0, sparsifier.num_gates)
+    objective = Constraint(sparsifier, 0.3, "l0", dual=Ascent(1.0), dual_density="realised")
+    objective()
+    density = objective.record.realised.item()
+    sparsifier.log_alpha.data -= 1.0
+    objective.step()
+    assert objective.multiplier.item() == pytest.approx(math.log(density / 0.3), rel=1e-5)
 
 
 def test_the_record_has_plain_numbers_and_reads_well(sparsifier):

@@ -17,6 +17,7 @@ from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import SettingError, full_key, names, value_of
+from lzero.report.seeds import interval
 
 RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
 
@@ -119,14 +120,15 @@ def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:
 
 
 def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
-    """A line for each combination, means over its seeds, and the spread of the error."""
-    table = Table(*keys, "error", "± (seeds)", "of MACs", "of parameters", box=None)
+    """A line for each combination, means over its seeds, and the 95 % interval of the error."""
+    table = Table(*keys, "error", "± (95 %)", "of MACs", "of parameters", box=None)
     combinations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         combinations.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
     for values, same in combinations.items():
         errors = [row["error"] for row in same]
-        spread = f"{statistics.stdev(errors):.2%}" if len(errors) > 1 else "–"
+        half = interval(errors)
+        spread = "–" if half is None else f"{half:.2%}"
         means = (statistics.mean(row[name] for row in same) for name in ("macs_share", "params_share"))
         table.add_row(*values, f"{statistics.mean(errors):.2%}", spread, *(f"{mean:.1%}" for mean in means))
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -25,6 +25,15 @@ Violation = Literal["log_ratio", "difference"]
 Density = Literal["expected", "realised"]
 TINY = 1e-6  # the share of a network with every gate closed, so that it has a logarithm
 WARM_UP = 0.3  # of all steps: time for the task to say which units it needs, and as much again to train what is left
+
+
+class Look(NamedTuple):
+    """What gates give: the term, expected shares, how far those are from the targets, and what moves multipliers."""
+
+    term: Tensor
+    expected: Tensor
+    violation: Tensor
+    pull: Tensor
 
 
 class Constraint(Objective):
@@ -83,9 +92,9 @@ class Constraint(Objective):
         shares = [budget.share for budget in self.budgets]
         targets = torch.tensor(shares, device=sparsifier.log_alpha.device)
         self.register_buffer("shares", targets, persistent=False)  # an argument, not what training finds
-        self._last: tuple[Tensor, Tensor, Tensor] | None = None  # term, expected shares, violation
-        self._last_of = 0  # the version of log α that these are of
-        self._shown: tuple[Tensor, Tensor, Tensor] | None = None  # the same for the record, as of the last step
+        self._last: Look | None = None
+        self._last_of = 0  # the version of log α that it is of
+        self._shown: Look | None = None  # the same for the record, as of the last step
 
     @property
     def multiplier(self) -> Tensor:
@@ -98,18 +107,20 @@ class Constraint(Objective):
 
     def forward(self) -> Tensor:
         """$\\sum_g \\lambda_g v_g$ as the gates stand now."""
-        term, expected, violation = self._now()
-        self._term = term.detach()
+        now = self._now()
+        self._term = now.term.detach()
         version = self.sparsifier.log_alpha._version
         if self._last is None or version == self._last_of:  # a look for a log, once gates have moved, changes nothing
-            self._last, self._last_of = (self._term, expected.detach(), violation.detach()), version
-        return term
+            self._last, self._last_of = Look(*(each.detach() for each in now)), version
+        return now.term
 
-    def _now(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The term, expected shares and violations as the gates stand now."""
+    def _now(self) -> Look:
+        """A look at the gates as they stand now."""
         expected = self._meter.shares(self.sparsifier.law.prob_active)
-        violation = self._violation(expected)
-        return (self.multiplier.detach() * violation).sum(), expected, violation
+        violation = pull = self._violation(expected)
+        if self._dual_density == "realised":
+            pull = self._violation(self._meter.shares(self.open_gates()))
+        return Look((self.multiplier.detach() * violation).sum(), expected, violation, pull)
 
     def _violation(self, shares: Tensor) -> Tensor:
         if self._kind == "difference":
@@ -119,15 +130,12 @@ class Constraint(Objective):
     def update(self) -> None:
         """Move the multipliers, by the violation the term had: both players move at once."""
         self._last = self._last or self._seen()
-        violation = self._last[2]
-        if self._dual_density == "realised":
-            violation = self._violation(self._meter.shares(self.open_gates()))
-        self.dual.step(violation)
+        self.dual.step(self._last.pull)
         self._shown, self._last = self._last, None
 
     def count(self) -> None:
         """Go on, with a look at where the density is going."""
-        _, expected, _ = self._shown or self._seen()
+        expected = (self._shown or self._seen()).expected
         self._forecast.look(self.steps, expected, self.multiplier, self.sparsifier.log_alpha.detach())
         super().count()
 
@@ -136,7 +144,7 @@ class Constraint(Objective):
         self._shown = self._last = None
         super().set_extra_state(state)
 
-    def _seen(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _seen(self) -> Look:
         """What the term was last made of; where there was none, as the gates stand now."""
         if self._last is not None:
             return self._last
@@ -146,7 +154,7 @@ class Constraint(Objective):
     @property
     def record(self) -> Record:
         """What the constraint did in its last step."""
-        term, expected, violation = self._shown or self._seen()
+        term, expected, violation, _ = self._shown or self._seen()
         realised = self._meter.shares(self.open_gates())
         names = tuple(f"{b.cost} of {b.name}" if b.groups else b.cost for b in self.budgets)
         return Record(self.steps, names, term, expected, realised, violation, self.multiplier.clone(), self._task_loss)

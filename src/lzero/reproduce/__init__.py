@@ -70,7 +70,7 @@ def reproduce(
         draw(name, out)
         say(f"{name}: {out / name}.png, and in SVG, light and dark")
     if out.is_dir():
-        say(f"All of it: {_page(out)}")
+        say(f"All of it: {_page(out, quick)}")
 
 
 def _chosen(names: Sequence[str], only: Sequence[str]) -> list[Experiment]:
@@ -87,12 +87,12 @@ def _chosen(names: Sequence[str], only: Sequence[str]) -> list[Experiment]:
     return chosen
 
 
-def _page(out: Path) -> str:
+def _page(out: Path, quick: bool) -> str:
     """The page, where what writes it is installed."""
     try:
         from lzero.reproduce.page import write_page
 
-        return str(write_page(out))
+        return str(write_page(out, quick=quick))
     except MissingExtraError as error:
         return f"not written: {error}"
 

@@ -33,12 +33,12 @@ class Table(NamedTuple):
     foot: str
 
 
-def write_page(folder: Path) -> Path:
-    """Write `index.html` with all tables and figures that the folder has."""
+def write_page(folder: Path, *, quick: bool = False) -> Path:
+    """Write `index.html` with all tables and figures that the folder has; small versions are called so."""
     text = (
         environment()
         .get_template("reproduction.html.jinja")
-        .render(tables=_tables(folder), figures=_figures(folder), version=lzero.__version__)
+        .render(tables=_tables(folder), figures=_figures(folder), quick=quick, version=lzero.__version__)
     )
     page = folder / "index.html"
     with write_atomically(page) as temporary:

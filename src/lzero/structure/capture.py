@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, redirect_stderr
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
@@ -36,6 +37,7 @@ def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
     if not isinstance(example_inputs, tuple):
         expected, got = "a tensor or a tuple of positional inputs", type(example_inputs).__name__
         advice = f"one input that is a {got} is given as (inputs,)" if isinstance(example_inputs, dict | list) else None
+        advice = "torch.as_tensor(array) makes it a tensor" if isinstance(example_inputs, np.ndarray) else advice
         raise ArgumentError.about("example_inputs", expected=expected, got=got, advice=advice)
     return example_inputs
 
