@@ -36,6 +36,7 @@ class Subnetwork:
     here. In evaluation this is the model's ordinary forward. After `sparsifier.shrink` it goes on with what is left.
 
     >>> import lzero
+    >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     >>> forward = Subnetwork(lzero.sparsify(model, torch.randn(3, 4), keep_rate=0.5))
     >>> forward(torch.randn(3, 4)).square().mean().backward()
@@ -93,6 +94,7 @@ class Subnetwork:
         they stand, taken in turn. A training goes on, bit for bit, as if nothing had been measured.
 
         >>> import lzero
+        >>> from torch import nn
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
         >>> Subnetwork(lzero.sparsify(model, torch.randn(3, 4))).relative_time(torch.randn(3, 4)) > 0
         True
