@@ -156,6 +156,16 @@ def test_a_proof_that_cannot_be_made_is_none(monkeypatch):
         lzero.compact(model)
 
 
+def test_where_there_is_no_double_precision_cuts_are_proven_in_single(monkeypatch):
+    def fail(_):
+        raise TypeError("Cannot convert a tensor to float64, which this device does not have")
+
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)), torch.randn(4, 6)
+    lzero.sparsify(model, x).log_alpha.data[:3] = -50.0
+    monkeypatch.setattr(nn.Module, "double", fail)
+    assert lzero.compact(model)[0].out_features == 5
+
+
 class Right(nn.Module):
     """A model that is cut rightly, and insists on single precision."""
 

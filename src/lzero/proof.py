@@ -99,7 +99,12 @@ class Proof:
     def _rehearsal(self) -> Rehearsal | None:
         """In double precision, or in the model's own where its code insists on that; None where neither runs."""
         for is_double in (True, False):
-            rehearsal = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
+            try:
+                rehearsal = _wide_awake(self._sparsifier, self._decision, is_double=is_double)
+            except (TypeError, RuntimeError) as error:  # devices and types without double precision
+                if isinstance(error, torch.OutOfMemoryError) or not is_double:
+                    raise
+                continue
             outputs = _outputs_in_mode(rehearsal.dense, rehearsal.inputs, training=False)
             if outputs is not None and not any(output.isnan().any() for output in outputs):
                 return rehearsal
