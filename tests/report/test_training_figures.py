@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from lzero.errors import ArgumentError, LzeroError
 from lzero.report.density_figures import figure_c2, trade_off
-from lzero.report.drawing import COLOURS, DARK, LIGHT, save, save_all
+from lzero.report.drawing import COLOURS, DARK, GREY, LIGHT, save, save_all
 from lzero.report.paper_figures import figure_1, figure_2
 from lzero.report.paper_networks import LENET, MLP, architecture_share, dropout_share
 from lzero.report.seeds import interval, told
@@ -139,6 +139,12 @@ def test_figure_4_leaves_out_trainings_that_are_longer_than_most():
     figure = figure_4([longer, record("50 % of MACs"), shorter, record("plain")], [record("plain")])
     assert lines(figure.axes[3]).keys() == {"50 % of MACs", "λ = 0.001/N", "plain"}
     assert lines(figure_4([longer], [longer]).axes[3]).keys() == {longer.row}
+
+
+def test_figure_4_gives_rows_that_differ_in_length_one_look():
+    figure = figure_4([record("λ, the paper's setting in 60 epochs")], [record("λ, the paper's setting in 30 epochs")])
+    assert {line.get_color() for axes in figure.axes for line in axes.lines} == {COLOURS[0], GREY}
+    assert legend_texts(figure) == {"λ, the paper's setting", "without gates"}
 
 
 def test_figure_4_shows_the_training_error_of_records_that_have_one():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Rows = dict[str, list[Record]]
 
 MACS = "expected MACs per image"
+LENGTH = re.compile(r" in \d+ epochs$")  # of trainings: axes show it, and it differs between datasets
 
 
 def figure_3(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) -> Figure:
@@ -129,9 +131,10 @@ def _draw_training(axes: Axes, rows: Rows) -> str:
 
 
 def _not_longer_than_most(rows: Rows) -> Rows:
-    """The rows with as many epochs as most rows have, or fewer."""
+    """The rows with as many epochs as most rows have, or fewer; how many is no part of their names."""
     common = Counter(records[0].epochs for records in rows.values()).most_common(1)[0][0]
-    return {label: records for label, records in rows.items() if records[0].epochs <= common}
+    kept = {label: records for label, records in rows.items() if records[0].epochs <= common}
+    return {LENGTH.sub("", label): records for label, records in kept.items()}
 
 
 def _macs_axis(axes: Axes) -> None:
