@@ -32,7 +32,7 @@ from lzero.errors import LzeroError
 from lzero.recipes import Recipe, load
 from lzero.reproduce import records
 from lzero.reproduce.records import Record
-from lzero.structure.capture import evaluating
+from lzero.traceless import evaluating
 from lzero.training.building import build
 from lzero.training.loop import dense_recipe, fastest_kernels, side_stream, training
 from lzero.training.outcome import Outcome, finish

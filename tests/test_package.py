@@ -14,11 +14,11 @@ SOURCE = ROOT / "src" / "lzero"
 
 # Each part may import from the parts before it. `errors` and `files` are open to all.
 ORDER = [
-    "tensors", "laws", "gates", "layers", "attention", "structure", "bank", "attach", "gating", "wiring", "plan",
-    "decision", "surgery", "verify", "proof", "patch", "graph", "cutting", "swapping", "trial", "shrink", "costs",
-    "attachment", "sparsifier", "sparsify", "budgets", "search", "projection", "objectives", "compact", "preview",
-    "measure", "latency", "provenance", "subnetwork", "storage", "formats", "export", "data", "zoo", "recipes",
-    "training", "report", "reproduce", "cli",
+    "tensors", "traceless", "laws", "gates", "layers", "attention", "structure", "bank", "attach", "gating",
+    "wiring", "plan", "decision", "surgery", "verify", "proof", "patch", "graph", "cutting", "swapping", "trial",
+    "shrink", "costs", "attachment", "sparsifier", "sparsify", "budgets", "search", "projection", "objectives",
+    "compact", "preview", "measure", "latency", "provenance", "subnetwork", "storage", "formats", "export", "data",
+    "zoo", "recipes", "training", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 

@@ -74,7 +74,7 @@ def test_parts_that_are_wrapped_after_they_got_gates_are_refused_in_words(wrap):
         GroupLasso(sparsifier, 0.1, 0.5, steps=10).forward,
         lambda: compact(model),
     ):
-        with pytest.raises(LzeroError, match=r"2\.weight is not in the model any more: .* wrapped or changed after"):
+        with pytest.raises(LzeroError, match=r"2\.weight is not what it was: .* wrapped or changed after"):
             fails()
 
 

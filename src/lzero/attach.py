@@ -7,16 +7,26 @@ name is a property. So state_dict keys, optimizers, copies and pickles see what 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import cache, partial, wraps
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lzero.bank import LOG_ALPHA, Bank
+from lzero.errors import LzeroError
 from lzero.layers import IndexedLinear
 from lzero.tensors import at_least_single, in_transform
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+CHANGED = (
+    "{name} is not what it was: a part of the model was replaced, wrapped or changed after lzero.sparsify; do that "
+    "before, or compile parts in place, by layer.compile()"
+)
 
 
 @dataclass(frozen=True)
@@ -73,11 +83,19 @@ class _MultiplyAndCast(torch.autograd.Function):
 
 def gated(module: nn.Module, name: str) -> Tensor:
     """A parameter as a gated module reads it."""
-    bank: Bank = module.__dict__["_lzero_bank"]
+    bank: Bank | None = module.__dict__.get("_lzero_bank")
+    if bank is None:  # code that says type(self)() makes one of the same class, which has no gates
+        return nn.Module.__getattr__(module, name)  # type: ignore[return-value]
     factor: Factor = module.__dict__["_lzero_factors"][name]
-    raw = module._parameters[name]
-    assert raw is not None  # noqa: S101 (only parameters that exist have gates)
+    raw = _raw(module, name)
     return factor.apply(bank, raw, casts=base_of(module).forward in MULTIPLYING) if bank.is_read() else raw
+
+
+def _raw(module: nn.Module, name: str) -> Tensor:
+    raw = module._parameters.get(name)
+    if raw is None:
+        raise LzeroError(CHANGED.format(name=f"the {name} of a {base_of(module).__name__}"))
+    return raw
 
 
 @cache
@@ -90,9 +108,12 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
         return (_new_gated, (base, names, is_root), *rest)
 
     def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        before = self._parameters[LOG_ALPHA].data
+        log_alpha = self._parameters.get(LOG_ALPHA)
+        before = None if log_alpha is None else log_alpha.data
         super(made, self)._apply(fn, recurse)
-        log_alpha = self._parameters[LOG_ALPHA]
+        log_alpha = self._parameters.get(LOG_ALPHA)
+        if log_alpha is None or before is None:
+            return self
         log_alpha.data = at_least_single(log_alpha.data, before)
         if log_alpha.grad is not None:
             log_alpha.grad = log_alpha.grad.to(log_alpha.dtype)
@@ -101,12 +122,28 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
     members: dict[str, Any] = {name: property(partial(gated, name=name)) for name in names}
     members |= {"__reduce_ex__": reduce, "__module__": base.__module__, "__doc__": base.__doc__}
     members |= {"__qualname__": base.__qualname__, "_lzero_base": base}
-    if is_root:
-        members["_apply"] = apply
     if base.forward is nn.Linear.forward and names == ("weight",):
         members["forward"] = _linear_forward
+    if is_root:
+        members |= {"_apply": apply, "forward": _drawn_first(members.get("forward", base.forward))}
     made: Any = type(base.__name__, (base,), members)
     return made  # type: ignore[no-any-return]
+
+
+def _drawn_first(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The root's forward, which refuses to run without gates: only a call of the model draws them."""
+
+    @wraps(forward)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bank: Bank | None = self.__dict__.get("_lzero_bank")
+        if bank is not None and not bank.is_read():
+            raise LzeroError(
+                f"the gates of this {type(self).__name__} are drawn when it is called: write model(…) for "
+                "model.forward(…), or run it inside `with sparsifier.drawn():`"
+            )
+        return forward(self, *args, **kwargs)
+
+    return checked
 
 
 def base_of(module: nn.Module) -> type[nn.Module]:
@@ -130,7 +167,7 @@ def _new_gated(base: type[nn.Module], names: tuple[str, ...], is_root: bool) -> 
 def _linear_forward(self: Any, input: Tensor) -> Tensor:  # noqa: A002 (as torch names it)
     """A dense layer with gates: they multiply whichever is smaller, the weight or the input."""
     factor: Factor = self._lzero_factors["weight"]
-    raw = self._parameters["weight"]
+    raw = _raw(self, "weight")
     columns_alone = set(factor.dims) == {1} and factor.elements is None
     if columns_alone and input.numel() < raw.numel() and self._lzero_bank.is_read():
         return F.linear(input * self._lzero_bank.piece(factor.dims[1]).to(input.dtype), raw, self.bias)

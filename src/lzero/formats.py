@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from lzero.errors import LzeroError
 from lzero.tensors import tensor_leaves
+from lzero.traceless import same_noise
 
 Run = Callable[[tuple[Any, ...]], list[Tensor]]  # from positional inputs to all tensors of the output
 LARGEST_ONNX = 2**31 - 2**24  # bytes of weights: a protobuf file holds 2 GiB, graph and names included
@@ -34,8 +35,7 @@ class Format:
 
 def run(model: Callable[..., object], inputs: tuple[Any, ...]) -> list[Tensor]:
     """All tensors of a model's output, on the CPU; with the same noise each time, for models that draw some."""
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(0)
+    with torch.no_grad(), same_noise():
         return [tensor.detach().cpu() for tensor in tensor_leaves(model(*inputs))]
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lzero.errors import ArgumentError
-from lzero.structure.capture import Inputs, as_tuple, evaluating
+from lzero.structure.capture import Inputs, as_tuple
 from lzero.tensors import duplicate, tensor_leaves
+from lzero.traceless import evaluating, keeping_noise, keeping_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,9 +30,12 @@ def latency(models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25) 
     ['large', 'small']
     """
     positional = as_tuple(inputs)
-    with ExitStack() as modes, torch.inference_mode():
+    with ExitStack() as stack:
         for model in models.values():
-            modes.enter_context(evaluating(model))
+            stack.enter_context(evaluating(model))
+            stack.enter_context(keeping_state(model))
+        stack.enter_context(keeping_noise())
+        stack.enter_context(torch.inference_mode())
         return median_seconds({name: partial(model, *positional) for name, model in models.items()}, repeats)
 
 

@@ -19,9 +19,9 @@ from torch.utils._pytree import tree_map
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.errors import described
-from lzero.structure.capture import in_mode, keeping_buffers
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate, full_name, tensor_leaves
+from lzero.traceless import in_mode, keeping_state, same_noise
 from lzero.verify import TOLERANCE, verify
 from lzero.wiring import check_parts
 
@@ -168,8 +168,7 @@ def _outputs_in_mode(
 
 
 def _run(model: nn.Module, inputs: tuple[Any, ...], *, training: bool, seed: int = 0) -> list[Tensor]:
-    with in_mode(model, training), keeping_buffers(model), torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with in_mode(model, training), keeping_state(model), torch.no_grad(), same_noise(seed):
         return tensor_leaves(model(*inputs))
 
 

@@ -22,7 +22,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
-from lzero.tensors import outside_inference_mode
+from lzero.tensors import outside_inference_mode, with_numbers
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
 
@@ -95,6 +95,7 @@ class Sparsifier:
         def there(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
+            x = with_numbers(x) if x.is_meta and device.type != "meta" else x
             return x.to(device, kind if x.dtype == self._captured else x.dtype)
 
         inputs: tuple[Any, ...] = tree_map(there, self._inputs)
@@ -144,7 +145,9 @@ class Sparsifier:
         ]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_attached": None}  # a copy has no optimizer
+        # A copy has no optimizer, and cannot have hooks on modules that are gone.
+        handles = [handle for handle in self._handles if handle.hooks_dict_ref() is not None]
+        return {**self.__dict__, "_attached": None, "_handles": handles}
 
     def put_on(self, log_alpha: Tensor) -> None:
         """Change the model: register the gates and let parameters read as gated. Called once, by `sparsify`."""

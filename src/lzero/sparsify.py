@@ -35,6 +35,7 @@ from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
 from lzero.tensors import check_copyable, full_name, outside_inference_mode
+from lzero.trial import check_lasting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +102,7 @@ def sparsify(
     bank = Bank(beta, gamma, zeta, estimator)
     log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
     sparsifier = Sparsifier(model, structure, groups, bank, positional)
+    check_lasting(sparsifier, positional)
     sparsifier.put_on(log_alpha)
     return sparsifier
 

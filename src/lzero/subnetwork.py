@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import median_seconds, step
 from lzero.sparsifier import Sparsifier, sparsifier_of
 from lzero.swapping import replaced
+from lzero.traceless import keeping_noise, keeping_state
 from lzero.trial import check_divisible, proven_layout
 
 if TYPE_CHECKING:
@@ -113,19 +111,13 @@ class Subnetwork:
 
 @contextmanager
 def _unchanged(sparsifier: Sparsifier) -> Iterator[None]:
-    """Random numbers, buffers and the last sample are afterwards what they were."""
+    """Random numbers, what a forward changes and the last sample are afterwards what they were."""
     bank, before = sparsifier.bank, vars(sparsifier.bank).copy()
     noise = None if bank.generator is None else bank.generator.get_state()
-    held = [(each._buffers, name, old) for each in sparsifier.model.modules() for name, old in each._buffers.items()]
-    values = copy.deepcopy([old for _, _, old in held])
     try:
-        with torch.random.fork_rng():
+        with keeping_noise(), keeping_state(sparsifier.model):
             yield
     finally:
         vars(bank).update(before)
         if bank.generator is not None and noise is not None:
             bank.generator.set_state(noise)
-        for (buffers, name, old), value in zip(held, values, strict=True):
-            buffers[name] = old
-            if old is not None and value is not None:
-                old.copy_(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from lzero.structure.units import NONE
 from lzero.surgery import PER_CHANNEL
 from lzero.swapping import Layout
 from lzero.tensors import duplicate
+from lzero.traceless import in_mode, keeping_noise, keeping_state, same_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,9 +33,46 @@ if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
     from lzero.structure.units import Ids
 
+SET_BY_FORWARD = """the forward of {model} sets {name} in training, which would be lost: gates on {groups} act on it.
+Where a first batch sets it once, run one through the model before lzero.sparsify; a largest norm or an average is set
+after optimizer.step(); or leave the gates out, by sparsify(…, exclude={globs})"""
 WAY_OUT = "call the model itself instead"
 SHARES = (0.5, 0.7, 0.3)  # of gates that stay open where a cut is tried
 TILTS = (1.0, -1.0, 0.0)  # cuts that are tried before a training: more of the later units go, of the first, of neither
+
+
+def check_lasting(sparsifier: Sparsifier, inputs: tuple[Any, ...]) -> None:
+    """Refuse a model whose forward sets a parameter that is to get gates: code sets what it reads, which is a product.
+
+    A forward that does not come through, as with a batch too small for its norms, says nothing.
+    """
+    model, where = sparsifier.model, _gated_parameters(sparsifier)
+    parameters = {name: model.get_parameter(name) for name in where}
+    if any(each.is_meta or type(each.data) is not Tensor for each in parameters.values()):
+        return
+    with in_mode(model, training=True), keeping_state(model) as before, same_noise(), torch.no_grad():
+        with suppress(Exception), torch.compiler.set_stance("force_eager"):
+            model(*inputs)
+        changed = [name for name, each in parameters.items() if not _equal(before[each], model.get_parameter(name))]
+    if changed:
+        groups = where[changed[0]]
+        message = {"model": type(model).__name__, "name": changed[0], "globs": json.dumps([INNER, *groups])}
+        raise UnsupportedError(SET_BY_FORWARD.format(groups=", ".join(groups), **message).replace("\n", " "))
+
+
+def _gated_parameters(sparsifier: Sparsifier) -> dict[str, list[str]]:
+    """The parameters that gates act on, each with the names of these gates."""
+    found: dict[str, list[str]] = {}
+    for group in sparsifier.groups:
+        consumers = group.site.consumers if group.site else (group.columns,) if group.columns else ()
+        read = [group.elements] if group.elements else [where.tensor for where in consumers]
+        for name in dict.fromkeys(read):
+            found.setdefault(name, []).append(group.name)
+    return found
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None:
@@ -80,7 +119,7 @@ def check_cuttable(sparsifier: Sparsifier) -> None:
 
 
 def _why_not_cut(trial: Sparsifier) -> str | None:
-    with torch.random.fork_rng():
+    with keeping_noise():
         try:
             cut_copy(trial, decide(trial), fallback="error")
         except LzeroError as error:
@@ -92,7 +131,7 @@ def proven_layout(sparsifier: Sparsifier) -> Layout:
     """The layout of a model once a copy of it has been cut and computes the same; the model is left alone."""
     layout, trial = Layout(sparsifier), _partly_closed(sparsifier)
     decision = decide(trial)
-    with torch.random.fork_rng():
+    with keeping_noise():
         try:
             small = cut_copy(trial, decision, fallback="error")
         except LzeroError as error:

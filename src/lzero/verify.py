@@ -12,8 +12,9 @@ from torch.utils._pytree import tree_map
 
 from lzero.bank import LOG_ALPHA
 from lzero.errors import LzeroError
-from lzero.structure.capture import Inputs, as_tuple, evaluating, keeping_attributes
+from lzero.structure.capture import Inputs, as_tuple
 from lzero.tensors import duplicate, tensor_leaves
+from lzero.traceless import evaluating, keeping_state, same_noise
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative
@@ -56,7 +57,7 @@ def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tu
     with ExitStack() as modes:
         for each in (model, small):
             modes.enter_context(evaluating(each))
-            modes.enter_context(keeping_attributes(each))
+            modes.enter_context(keeping_state(each))
         modes.enter_context(_no_fused_attention())
         modes.enter_context(torch.no_grad())
         expected, got = (tensor_leaves(_seeded(each, inputs)) for each in (model, small))
@@ -102,8 +103,7 @@ def _gates_of(model: nn.Module, small: nn.Module) -> Iterator[None]:
 
 def _seeded(model: nn.Module, inputs: tuple[Any, ...]) -> object:
     """The output with the same noise each time, for models that draw some in evaluation."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
+    with same_noise():
         return model(*inputs)
 
 

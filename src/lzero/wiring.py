@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lzero.attach import Factor, base_of, gated_class
+from lzero.attach import CHANGED, Factor, base_of, gated_class
 from lzero.attention import keep_padding, nest_again
 from lzero.errors import LzeroError
 from lzero.structure.units import NONE, Ids
@@ -40,15 +40,16 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
 
 
 def check_parts(sparsifier: Sparsifier) -> None:
-    """Refuse a model whose parts have been wrapped or changed since it got gates, and are known by other names now."""
+    """Refuse a model of which parts have other names since it got gates, or are others that have none."""
     model = sparsifier.model
     named = dict((*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)))
-    missing = [name for name in sparsifier.structure.aliases if name not in named]
-    if missing:
-        raise LzeroError(
-            f"{missing[0]} is not in the model any more: a part of it was wrapped or changed after lzero.sparsify; do "
-            "that before, or compile parts in place, by layer.compile()"
-        )
+    gated = {where.tensor for where in gate_tables(sparsifier)} | {group.elements for group in sparsifier.groups}
+    for alias, name in sparsifier.structure.aliases.items():
+        path, _, attribute = alias.rpartition(".")
+        if alias not in named or (
+            name in gated and attribute not in model.get_submodule(path).__dict__.get("_lzero_factors", {})
+        ):
+            raise LzeroError(CHANGED.format(name=alias))
 
 
 def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:

@@ -29,7 +29,7 @@ from lzero.cli.source import (
 from lzero.compact import compact
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
-from lzero.structure.capture import evaluating
+from lzero.traceless import evaluating, keeping_noise
 from lzero.training import checkpoint
 from lzero.training.building import TEST_BATCH, build
 from lzero.training.parts import parts_of
@@ -142,7 +142,7 @@ def _restored(source: Source, example: Tensor) -> Session:
     assert run is not None  # noqa: S101 (checked by the caller)
     blank = data.Split(torch.zeros(count, *example.shape[1:]), torch.zeros(count, dtype=torch.int64))
     plain = replace(recipe, data=replace(recipe.data, held_out=0.0, normalise=False))
-    with torch.random.fork_rng(), working_folder_importable():
+    with keeping_noise(), working_folder_importable():
         session = build(plain, data.Dataset(recipe.data.name, blank, blank, ()))
         checkpoint.restore(session, run.checkpoint, run.config.read_text(encoding="utf-8"), to_go_on=False)
     if session.sparsifier is None:

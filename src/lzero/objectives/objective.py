@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives.schedules import Schedule, constant, factor_at
 from lzero.sparsifier import Sparsifier
+from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
     from lzero.budgets import Budget, Meter
@@ -99,6 +100,8 @@ class Objective(nn.Module):
 
         The task's loss, where it is given, appears in the record.
         """
+        if self.steps % LOOK_EVERY == 0:
+            check_parts(self.sparsifier)
         self.note(task_loss)
         self.look()
         self.update()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import logging
 import re
 import warnings
-from collections import OrderedDict
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +19,12 @@ from torch.utils._pytree import tree_map
 
 from lzero.attention import slim
 from lzero.errors import ArgumentError, LzeroError, described
+from lzero.traceless import in_mode, keeping_attributes, keeping_noise, keeping_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Inputs = Tensor | tuple[Any, ...]
-CONTAINERS = (dict, OrderedDict, list, set)  # and not what others make of them, which may refuse to change
 COMPUTED = ("_orig", "_v")  # what torch's older hooks call the parameter of a weight that they compute
 
 
@@ -110,7 +108,7 @@ def _assigned_by_torch(model: nn.Module) -> str:
 def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exception) -> str:
     name = type(model).__name__
     try:
-        with keeping_buffers(model), torch.random.fork_rng():
+        with keeping_state(model), keeping_noise():
             model(*inputs)
     except Exception as own:  # whatever the model's code raises
         return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
@@ -125,52 +123,6 @@ def parameter_nodes(program: ExportedProgram) -> dict[Node, str]:
     """The nodes that stand for parameters, with their names."""
     names = program.graph_signature.inputs_to_parameters
     return {node: names[node.name] for node in program.graph.nodes if node.op == "placeholder" and node.name in names}
-
-
-def evaluating(model: nn.Module) -> AbstractContextManager[None]:
-    """Evaluation mode inside the block."""
-    return in_mode(model, training=False)
-
-
-@contextmanager
-def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """A mode for all modules inside the block; each one's own is restored afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.train(training)
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
-def keeping_attributes(model: nn.Module) -> Iterator[None]:
-    """What a forward leaves on modules is gone after the block: activations kept for later, entries of caches, hooks.
-
-    Restoring attributes alone would not do: a model that keeps a flag beside its hooks would add them once more.
-    """
-    owned = [vars(module) for module in model.modules()]
-    containers = [value for attributes in owned for value in attributes.values() if type(value) in CONTAINERS]
-    before = [(place, copy.copy(place)) for place in (*owned, *containers)]
-    try:
-        yield
-    finally:
-        for place, contents in before:
-            place.clear()
-            place.extend(contents) if isinstance(place, list) else place.update(contents)
-
-
-@contextmanager
-def keeping_buffers(model: nn.Module) -> Iterator[None]:
-    """What a forward in training leaves on modules, as BatchNorm's averages, is undone after the block."""
-    numbers = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with keeping_attributes(model):
-        try:
-            yield
-        finally:
-            for buffer, number in numbers:
-                buffer.copy_(number)
 
 
 def module_path(node: Node) -> str:

@@ -15,8 +15,8 @@ from lzero.compact import compact
 from lzero.cutting import plan_of
 from lzero.data import Batches, as_floats, crop, cutout, flip, normalise
 from lzero.objectives import NotFiniteError, monte_carlo
-from lzero.structure.capture import evaluating
 from lzero.subnetwork import Subnetwork
+from lzero.traceless import evaluating
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers, schedule_at, set_rates
 
