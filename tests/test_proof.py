@@ -21,8 +21,8 @@ class Swapping(nn.Module):
 
     def forward(self, x):
         h = self.first(x).tanh()
-        halves = h.split(h.shape[-1] // 2, -1)
-        scores = self.head(self.second(torch.cat(halves[::-1], -1)).tanh())
+        half = h.shape[-1] // 2
+        scores = self.head(self.second(torch.cat([h[..., half:], h[..., :half]], -1)).tanh())
         return torch.cat([x * 1e7, scores], -1) if self.loud else scores
 
 

@@ -290,8 +290,8 @@ class Halves(nn.Module):
 
     def forward(self, x):
         h = torch.sigmoid(self.up(x))
-        one, two = h.split(h.shape[1] // 2, dim=1)
-        return self.one(one) + self.two(two)
+        half = h.shape[1] // 2
+        return self.one(h[:, :half]) + self.two(h[:, half:])
 
 
 def compiled(model):

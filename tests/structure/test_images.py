@@ -132,6 +132,45 @@ def test_shuffled_halves_are_no_obstacle():
     assert verify(model, compact(model), x) < 1e-9
 
 
+class InParts(nn.Module):
+    """Each stretch of the maps but the first has a convolution of its own and meets what came of the one before."""
+
+    def __init__(self, split):
+        super().__init__()
+        self.width, self.split = 5, split
+        self.first, self.last = nn.Conv2d(3, 20, 1), nn.Conv2d(20, 4, 1)
+        self.each = nn.ModuleList(nn.Conv2d(5, 5, 3, padding=1) for _ in range(3))
+
+    def forward(self, x):
+        first, *parts = self.split(self.first(x).tanh(), self.width)
+        done = [first]
+        for conv, part in zip(self.each, parts, strict=True):
+            done.append(conv(done[-1] + part).tanh())
+        return self.last(torch.cat(done, 1)).mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda x, _: x.chunk(4, 1),
+        lambda x, _: x.tensor_split(4, 1),
+        lambda x, width: x.split(width, 1),
+        lambda x, width: x.split((width, width, width, width), 1),
+    ],
+    ids=["chunk", "tensor_split", "split", "split by sizes"],
+)
+def test_equal_parts_stay_equal(split):
+    torch.manual_seed(0)
+    model, x = InParts(split).double().eval(), torch.randn(2, 3, 6, 6).double()
+    sparsifier = sparsify(model, x)
+    sparsifier.check()
+    assert [group.site.size for group in sparsifier.groups] == [5 + 5]  # those of the parts, and of the last convolution
+    set_gates(sparsifier, 0.5)
+    small = compact(model)
+    assert verify(model, small, x) < 1e-9
+    assert small.first.out_channels == 4 * small.each[0].in_channels < 20
+
+
 @pytest.mark.parametrize("split", [torch.chunk, torch.tensor_split])
 def test_parts_that_are_not_equal_keep_their_sizes(split):
     """After a cut of 4, 4 and 2 to 9 the code would make 3, 3 and 3 of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,26 +51,33 @@ def narrow(op: Op, x: Value, dim: int, start: int, length: int) -> Value:
     return _with(x, dim, x[dim].positions(slice(start, start + length)))
 
 
-@register_rule("aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.tensor_split.indices")
+@register_rule("aten.split_with_sizes.default", "aten.split.sizes", "aten.tensor_split.indices")
 def split(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
-    """Stretches of a dimension, one after another."""
-    parts, start = [], 0
-    for shape in op.shapes:
-        size = shape[dim]
-        parts.append(_with(x, dim, x[dim].positions(slice(start, start + size))))
-        start += size
-    return parts
+    """Stretches of a dimension, one after another; where all have one size, code has one number for them."""
+    parts = _stretches(op, x, dim)
+    return _kept_equal(op, parts, dim) if len({part[dim].size for part in parts}) == 1 else parts
 
 
-@register_rule("aten.chunk.default", "aten.tensor_split.sections")
-def chunk(op: Op, x: Value, count: object, dim: int = 0) -> list[Value]:
-    """So many stretches of one size, which they are to have after a cut too: what is removed goes from each of them."""
-    parts = split(op, x, count, dim)
+@register_rule("aten.chunk.default", "aten.split.Tensor", "aten.tensor_split.sections")
+def chunk(op: Op, x: Value, _: object, dim: int = 0) -> list[Value]:
+    """Stretches of one size, which they are to have after a cut too."""
+    parts = _stretches(op, x, dim)
     if len({part[dim].size for part in parts}) > 1:
         op.pin([x[dim]], f"{op.name} makes parts of it that are not equal")
-    else:
-        for part in parts[1:]:
-            op.unite(parts[0][dim], part[dim])
+        return parts
+    return _kept_equal(op, parts, dim)
+
+
+def _stretches(op: Op, x: Value, dim: int) -> list[Value]:
+    sizes = [shape[dim] for shape in op.shapes]
+    ends = [*accumulate(sizes)]
+    return [_with(x, dim, x[dim].positions(slice(end - n, end))) for n, end in zip(sizes, ends, strict=True)]
+
+
+def _kept_equal(op: Op, parts: list[Value], dim: int) -> list[Value]:
+    """What is removed goes from each of them."""
+    for part in parts[1:]:
+        op.unite(parts[0][dim], part[dim])
     return parts
 
 
