@@ -1,18 +1,20 @@
 """Our networks at the size, and at the error, of published ones: read from records, never from beyond them."""
 
+from dataclasses import replace
+
 from lzero.report.paper_networks import LENET
 from lzero.reproduce import past
 from lzero.reproduce.records import Record
-from lzero.reproduce.rows import LOUIZOS, Experiment, Row
+from lzero.reproduce.rows import LOUIZOS, Experiment, Published, Row
 
 ROWS = (
-    Row("λ, as listed", "", (), LOUIZOS, "20-25-45-462", 0.9, 0.7),
-    Row("λ, another way", "", (), LOUIZOS, "20-25-45-462", 0.9, 0.7),
+    Row("λ, as listed", "", (), Published(LOUIZOS, "20-25-45-462", 0.9, 0.7)),
+    Row("λ, another way", "", (), Published(LOUIZOS, "20-25-45-462", 0.9, 0.7)),
     Row("ours, small", ""),
     Row("ours, large", ""),
 )
 MNIST = Experiment("a", "A", ROWS, 1, (), LENET)
-CIFAR = Experiment("b", "B", (Row("plain, here", "", (), LOUIZOS, "", 4.0), *ROWS[2:]), 1, ())
+CIFAR = Experiment("b", "B", (Row("plain, here", "", (), Published(LOUIZOS, error=4.0)), *ROWS[2:]), 1, ())
 
 
 def record(row, error, share=1.0, seed=0):
@@ -35,7 +37,7 @@ def test_the_best_within_the_size_and_the_smallest_within_the_error():
     _, _, _, no_larger, no_worse = past.lines(MNIST, found)[0]
     assert no_larger == "0.60 (one run) at 17,243"
     # A quarter of the way from 1.0 to 0.6, and from log 1 % to log 4 %.
-    assert no_worse == f"{4_311 * (17_243 / 4_311) ** 0.25:,.0f} (16 %)"
+    assert no_worse == f"{4_311 * (17_243 / 4_311) ** 0.25:,.0f} (16 %) (one run)"
 
 
 def test_seeds_are_averaged_before_anything_is_read():
@@ -55,9 +57,21 @@ def test_networks_published_without_widths_count_as_whole():
         "2,293,000 MACs",
         "4.0",
         "3.50 (one run) at 1,146,500",
-        "at most 1,146,500 (50 %)",
+        "at most 1,146,500 (50 %) (one run)",
     )
 
 
 def test_without_networks_of_ours_there_is_nothing_to_compare():
     assert past.lines(MNIST, [record("λ, as listed", 0.01)]) == []
+
+
+def test_networks_that_papers_compare_with_are_compared_with_here_too():
+    other = Published("BC-GHS, Louizos et al. 2017", "5-10-76-16", 1.0)
+    *_, line = past.lines(replace(MNIST, compared=(other,)), [record("ours, small", 0.011, 0.006)])
+    assert line == (
+        "LeNet-5-Caffe: 5-10-76-16 (BC-GHS, Louizos et al. 2017)",
+        "2,792 parameters",
+        "1.0",
+        "1.10 (one run) at 2,586",
+        "none",
+    )

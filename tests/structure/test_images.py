@@ -164,7 +164,9 @@ def test_equal_parts_stay_equal(split):
     model, x = InParts(split).double().eval(), torch.randn(2, 3, 6, 6).double()
     sparsifier = sparsify(model, x)
     sparsifier.check()
-    assert [group.site.size for group in sparsifier.groups] == [5 + 5]  # those of the parts, and of the last convolution
+    assert [group.site.size for group in sparsifier.groups] == [
+        5 + 5
+    ]  # those of the parts, and of the last convolution
     set_gates(sparsifier, 0.5)
     small = compact(model)
     assert verify(model, small, x) < 1e-9

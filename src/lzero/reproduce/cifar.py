@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lzero.reproduce.rows import DENSE, LOUIZOS, ZAGORUYKO, Experiment, Row
+from lzero.reproduce.rows import DENSE, LOUIZOS, ZAGORUYKO, Experiment, Published, Row
 
 LASSO = ("objective.kind=lasso", "objective.strength=0.3", "shrink.every=0", "shrink.freeze_after=0.7")
 QUICK = ("model.name=wrn-10-1", "training.epochs=1", "shrink.round_to=1")
@@ -26,17 +26,25 @@ def _wide(
     shorter = (f"training.epochs={epochs}", f"optimizer.milestones={[each * epochs // FULL for each in MILESTONES]}")
     faster = f"gates.lr={0.1 * FULL / epochs:.7g}"  # penalties move gates as far as in all of the paper's epochs
     rows = (
-        Row("plain", ours, (*data, *_network(options), *DENSE), ZAGORUYKO, "", plain),
-        Row("dropout 0.3", ours, (*data, *_network({**options, "dropout": 0.3}), *DENSE), ZAGORUYKO, "", dropout),
-        Row(f"without gates, {short}", paper, (*data, *_network(options), *shorter, *DENSE), ZAGORUYKO, "", plain),
+        Row("plain", ours, (*data, *_network(options), *DENSE), Published(ZAGORUYKO, error=plain)),
+        Row(
+            "dropout 0.3",
+            ours,
+            (*data, *_network({**options, "dropout": 0.3}), *DENSE),
+            Published(ZAGORUYKO, error=dropout),
+        ),
+        Row(
+            f"without gates, {short}",
+            paper,
+            (*data, *_network(options), *shorter, *DENSE),
+            Published(ZAGORUYKO, error=plain),
+        ),
         *(
             Row(
                 f"λ = {strength}/N, {short}",
                 paper,
                 (*data, *_network(options), f"objective.strength={strength}", *shorter, faster),
-                LOUIZOS,
-                "",
-                error,
+                Published(LOUIZOS, error=error),
             )
             for strength, error in ((0.001, weak), (0.002, strong))
         ),

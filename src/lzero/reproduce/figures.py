@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from lzero.reproduce.records import Record
-    from lzero.reproduce.rows import Row
+    from lzero.reproduce.rows import Published
 
 # The experiments that each figure is drawn from.
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -59,8 +59,8 @@ def draw(name: str, folder: Path) -> list[Path]:
         "figure-4": training_figures.figure_4,
         "figure-c1": training_figures.figure_c1,
         "figure-c2": density_figures.figure_c2,
-        "trade-off-lenet5-macs": lambda records: _trade_off(records, "macs", LENET.rows),
-        "trade-off-lenet5-params": lambda records: _trade_off(records, "params", LENET.rows),
+        "trade-off-lenet5-macs": lambda records: _trade_off(records, "macs", LENET.published),
+        "trade-off-lenet5-params": lambda records: _trade_off(records, "params", LENET.published),
         "trade-off-wrn-macs": lambda records: _trade_off(records, "macs"),
         "trade-off-wrn-params": lambda records: _trade_off(records, "params"),
     }
@@ -68,8 +68,10 @@ def draw(name: str, folder: Path) -> list[Path]:
     return save_all(figures[name](*records), folder, name)
 
 
-def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"], rows: Sequence[Row] = ()) -> Figure:
-    """Error against size, a curve for each method, ours first, and the papers' rows of LeNet as points."""
+def _trade_off(
+    records: Sequence[Record], cost: Literal["macs", "params"], published: Sequence[Published] = ()
+) -> Figure:
+    """Error against size, a curve for each method, ours first, and published LeNets as points."""
     from lzero.report.density_figures import trade_off
     from lzero.report.paper_networks import LENET as NETWORK
     from lzero.report.paper_networks import architecture_share
@@ -78,12 +80,12 @@ def _trade_off(records: Sequence[Record], cost: Literal["macs", "params"], rows:
     for record in against_the_largest(records):
         methods.setdefault(record.row.partition(",")[0], []).append(record)
     curves = {method: _made_for(cost, found) for method, found in methods.items() if found}
-    published = {
-        f"{row.architecture} ({row.source})": (architecture_share(NETWORK, row.architecture, cost), row.error / 100)
-        for row in rows
-        if row.error is not None
+    points = {
+        f"{each.architecture} ({each.source})": (architecture_share(NETWORK, each.architecture, cost), each.error / 100)
+        for each in published
+        if each.error is not None
     }
-    return trade_off(curves, published, cost)
+    return trade_off(curves, points, cost)
 
 
 def _made_for(cost: Literal["macs", "params"], records: list[Record]) -> list[Record]:

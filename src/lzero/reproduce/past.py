@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from lzero.reproduce.records import Record
-    from lzero.reproduce.rows import Experiment, Row
+    from lzero.reproduce.rows import Experiment, Published, Row
 
 TITLE = "At the size, and at the error, of each published network"
 FOOT = "Sizes at an error are read between the two networks of ours beside it."
+ONE_RUN = " (one run)"
 COLUMNS = ("published", "its size", "its error %", "ours, no larger: error %", "ours, no worse: size")
 
 
@@ -37,27 +38,29 @@ def markdown(tables: Iterable[tuple[Experiment, Sequence[Record]]]) -> str:
 def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:
     """A line for each published network, where there are records of ours: rows without a source."""
     records = against_the_largest(records)
-    ours = [_mean(experiment, seeds) for row in experiment.rows if not row.source and (seeds := _of(row, records))]
-    published: dict[tuple[str, str, float], Row] = {}  # several rows of ours may stand beside one of theirs
-    for row in experiment.rows:
-        if row.source and row.error is not None:
-            published.setdefault((row.source, row.architecture, row.error), row)
-    return [_line(experiment, row, key[-1], records, ours) for key, row in published.items()] if ours else []
+    ours = [_mean(experiment, seeds) for row in experiment.rows if not row.published and (seeds := _of(row, records))]
+    return [_line(experiment, each, records, ours) for each in experiment.published] if ours else []
 
 
-def _line(experiment: Experiment, row: Row, error: float, records: Sequence[Record], ours: Sequence[Point]) -> Line:
-    params = published_params(experiment, row, records[0].dense_params)
-    theirs = Point(records[0].dense_macs if params is None else params, error)  # without widths it counts as whole
+def _line(experiment: Experiment, published: Published, records: Sequence[Record], ours: Sequence[Point]) -> Line:
+    assert published.error is not None  # noqa: S101 (those without were left out)
+    params = published_params(experiment, published, records[0].dense_params)
+    theirs = Point(records[0].dense_macs if params is None else params, published.error)  # without widths it is whole
     title = experiment.network.title if experiment.network else experiment.title
-    name = row.architecture or row.label.partition(",")[0]
+    # Rows of ours may stand beside the same one: the first has its name, where it has no widths.
+    name = published.architecture or _first_beside(experiment, published).partition(",")[0]
     unit = "parameters" if experiment.network else "MACs"
     return (
-        f"{title}: {name} ({row.source})",
+        f"{title}: {name} ({published.source})",
         f"{_short(theirs.size)} {unit}",
-        published_error(row),
+        published_error(published),
         _no_larger(ours, theirs.size),
         _no_worse(ours, theirs),
     )
+
+
+def _first_beside(experiment: Experiment, published: Published) -> str:
+    return next(row.label for row in experiment.rows if row.published == published)
 
 
 def _no_larger(ours: Sequence[Point], size: float) -> str:
@@ -85,8 +88,10 @@ def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
     good = next((k for k, point in enumerate(by_size) if point.error <= theirs.error), None)
     if good is None:
         return "none"
-    size = by_size[good].size if good == 0 else _between(by_size[good - 1], by_size[good], theirs.error)
-    return f"{'at most ' * (good == 0)}{_short(size)} ({size / theirs.size:.0%})".replace("%", " %")
+    read = by_size[max(0, good - 1) : good + 1]
+    size = _between(*read, theirs.error) if good else read[0].size
+    spread = ONE_RUN if any(point.spread == ONE_RUN for point in read) else ""
+    return f"{'' if good else 'at most '}{_short(size)} ({size / theirs.size:.0%}){spread}".replace("%", " %")
 
 
 def _between(worse: Point, better: Point, error: float) -> float:
@@ -102,7 +107,7 @@ def _mean(experiment: Experiment, seeds: Sequence[Record]) -> Point:
     size = statistics.mean(seed.params if experiment.network else seed.macs for seed in seeds)
     errors = [100 * seed.error for seed in seeds]
     half = interval(errors)
-    return Point(size, statistics.mean(errors), " (one run)" if half is None else f" ± {half:.2f}")
+    return Point(size, statistics.mean(errors), ONE_RUN if half is None else f" ± {half:.2f}")
 
 
 def _short(size: float) -> str:

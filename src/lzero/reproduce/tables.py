@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lzero.report.paper_networks import architecture_share
 from lzero.report.seeds import interval
-from lzero.reproduce.rows import Row
+from lzero.reproduce.rows import Published, Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,14 +93,22 @@ def _median_latency(records: Sequence[Record]) -> float:
 
 
 def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
+    published = row.published or Published("")
     if not records:
-        return (row.label, row.architecture, "", published_error(row), "not run", *[""] * (len(COLUMNS) - 5))
-    published = published_params(experiment, row, records[0].dense_params)
+        return (
+            row.label,
+            published.architecture,
+            "",
+            published_error(published),
+            "not run",
+            *[""] * (len(COLUMNS) - 5),
+        )
+    params = published_params(experiment, published, records[0].dense_params)
     return (
         row.label,
-        row.architecture,
-        "" if published is None else f"{published:,.0f}",
-        published_error(row),
+        published.architecture,
+        "" if params is None else f"{params:,.0f}",
+        published_error(published),
         architecture(experiment, records),
         _share([record.params for record in records], records[0].dense_params),
         _share([record.macs for record in records], records[0].dense_macs),
@@ -122,21 +130,21 @@ def architecture(experiment: Experiment, records: Sequence[Record]) -> str:
     return "-".join(f"{statistics.median_low(_width(r, layer) for r in records)}" for layer in layers)
 
 
-def published_error(row: Row) -> str:
+def published_error(published: Published) -> str:
     """The error at the end, after the best over the training where both were published.
 
-    >>> published_error(Row("a", "", error=1.04, best=0.53))
+    >>> published_error(Published("a", error=1.04, best=0.53))
     '0.53 best / 1.04'
     """
-    each = ((row.best, "best"), (row.error, ""))
+    each = ((published.best, "best"), (published.error, ""))
     return " / ".join(f"{number} {word}".strip() for number, word in each if number is not None)
 
 
-def published_params(experiment: Experiment, row: Row, dense: int) -> float | None:
+def published_params(experiment: Experiment, published: Published, dense: int) -> float | None:
     """The parameters of the architecture that was published, counted as ours are; none where no widths were."""
-    if experiment.network is None or not row.architecture:
+    if experiment.network is None or not published.architecture:
         return None
-    return architecture_share(experiment.network, row.architecture, "params") * dense
+    return architecture_share(experiment.network, published.architecture, "params") * dense
 
 
 def _width(record: Record, layer: str) -> int:
