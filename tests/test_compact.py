@@ -14,11 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from lzero.compact import compact
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import Decision, decide
-from lzero.errors import LzeroError
+from lzero.errors import LzeroError, VerificationError
 from lzero.proof import folded, plain_copy
 from lzero.sparsify import sparsify
 from lzero.surgery import cut_model
-from lzero.verify import VerificationError, verify
+from lzero.verify import verify
 from tests.models import AS_GRAPH, MODELS, build, set_gates
 
 SETTINGS = {"MLP": {"inputs": True}, "LeNet-5": {"units": "paper"}}

@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 
 import lzero
 from lzero import LzeroError, compact, export, formats, sparsify
-from lzero.errors import MissingExtraError
-from lzero.formats import FORMATS, ExportError
+from lzero.errors import ExportError, MissingExtraError
+from lzero.formats import FORMATS
 from lzero.layers import IndexedLinear
 from tests.models import AS_GRAPH, build, set_gates
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from lzero.verify import VerificationError, verify
+from lzero.errors import VerificationError
+from lzero.verify import verify
 
 
 class Rounding(nn.Module):

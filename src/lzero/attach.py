@@ -125,15 +125,18 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
     if base.forward is nn.Linear.forward and names == ("weight",):
         members["forward"] = _linear_forward
     if is_root:
-        members |= {"_apply": apply, "forward": _drawn_first(members.get("forward", base.forward))}
+        members |= {"_apply": apply, "forward": _drawn_first(base, members.get("forward"))}
     made: Any = type(base.__name__, (base,), members)
     return made  # type: ignore[no-any-return]
 
 
-def _drawn_first(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The root's forward, which refuses to run without gates: only a call of the model draws them."""
+def _drawn_first(base: type[nn.Module], own: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The root's forward, which refuses to run without gates: only a call of the model draws them.
 
-    @wraps(forward)
+    That of the base is looked up at each call, as Python does: it may have been exchanged since.
+    """
+
+    @wraps(own or base.forward)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         bank: Bank | None = self.__dict__.get("_lzero_bank")
         if bank is not None and not bank.is_read():
@@ -141,7 +144,7 @@ def _drawn_first(forward: Callable[..., Any]) -> Callable[..., Any]:
                 f"the gates of this {type(self).__name__} are drawn when it is called: write model(…) for "
                 "model.forward(…), or run it inside `with sparsifier.drawn():`"
             )
-        return forward(self, *args, **kwargs)
+        return (own or base.forward)(self, *args, **kwargs)
 
     return checked
 
@@ -166,7 +169,9 @@ def _new_gated(base: type[nn.Module], names: tuple[str, ...], is_root: bool) -> 
 
 def _linear_forward(self: Any, input: Tensor) -> Tensor:  # noqa: A002 (as torch names it)
     """A dense layer with gates: they multiply whichever is smaller, the weight or the input."""
-    factor: Factor = self._lzero_factors["weight"]
+    factor: Factor | None = self.__dict__.get("_lzero_factors", {}).get("weight")
+    if factor is None:  # one that code has made by the class of a gated layer
+        return F.linear(input, self.weight, self.bias)
     raw = _raw(self, "weight")
     columns_alone = set(factor.dims) == {1} and factor.elements is None
     if columns_alone and input.numel() < raw.numel() and self._lzero_bank.is_read():

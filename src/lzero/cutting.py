@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from lzero.decision import Decision
-from lzero.errors import LzeroError
+from lzero.errors import LzeroError, described
 from lzero.graph import alive_in, can_train, graph_model
 from lzero.patch import patch_attributes
-from lzero.proof import Proof, changed_attributes, folded, plain_copy
+from lzero.proof import Proof, changed_attributes, folded_copy, plain_copy
 from lzero.structure.analysis import analyse
 from lzero.surgery import cut_model
 from lzero.tensors import saved_tensors
@@ -89,8 +89,8 @@ def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> 
     """A plain copy without what the decision removes, gates folded into the weights, its outputs verified."""
     if sparsifier.bank.is_held:
         raise LzeroError("a model is not cut while its gates are held; leave `sparsifier.drawn()` first")
-    small = plain_copy(sparsifier)
-    cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
+    small = folded_copy(sparsifier, decision)
+    cut_model(small, sparsifier.structure, decision)
     flush_subnormals(small)
     proven = _proven(sparsifier, small, decision, fallback)
     if proven is small:  # a graph has no dense model to be cut again from
@@ -123,10 +123,16 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
         )
     # Closed columns stay, as zeros: a graph has no index layers.
     decision = Decision(decision.units, {}, decision.gates)
-    small = plain_copy(sparsifier)
-    cut_model(small, sparsifier.structure, decision, folded(sparsifier, decision))
-    graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
-    Proof(sparsifier, decision).check_graph(graph)
+    small = folded_copy(sparsifier, decision)
+    cut_model(small, sparsifier.structure, decision)
+    try:
+        graph = graph_model(dense, small, inputs, sparsifier.structure, decision)
+        Proof(sparsifier, decision).check_graph(graph)
+    except LzeroError:
+        raise
+    except Exception as error:  # whatever operations raise when their sizes are not those they were captured with
+        why = f"the graph of {type(model).__name__} cannot be cut ({described(error)})"
+        raise LzeroError(f"{why}; leave out what it is about by sparsify(…, exclude=…)") from error
     return graph.train(model.training and can_train(graph))
 
 

@@ -33,12 +33,17 @@ class Decision:
     gates: torch.Tensor
 
     def positions(self, table: Ids) -> Mask:
-        """Which positions of a dimension stay: those whose units all do."""
-        return np.asarray(np.where(table == NONE, True, self.units[table]).all(axis=1))
+        """Which positions of a dimension stay."""
+        return _alive(self.units, table)
 
     def kept(self, structure: Structure, where: Slice) -> Mask:
         """Which positions of a parameter's dimension stay."""
         return self.positions(structure.tensors[where.tensor][where.dim]) & self.columns.get(where, np.True_)
+
+
+def _alive(units: Mask, table: Ids) -> Mask:
+    """Which positions of a dimension live: those whose units all do."""
+    return np.asarray(np.where(table == NONE, True, units[table]).all(axis=1))
 
 
 def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
@@ -95,9 +100,8 @@ def read_units(
 ) -> Mask:
     """Which units some layer reads: through an open column, with a weight that is not closed."""
     read = np.zeros(len(units), dtype=bool)
-    alive = np.append(units, True)
     for where, table in structure.readers.items():
-        position = alive[table].all(axis=1) & columns.get(where, np.True_)
+        position = _alive(units, table) & columns.get(where, np.True_)
         if where.tensor in elements:
             shape = [len(dim) for dim in structure.tensors[where.tensor]]
             weights = elements[where.tensor].reshape(shape)
@@ -130,7 +134,7 @@ def _fill_empty(structure: Structure, units: Mask, location: NDArray[np.float64]
     """No dimension may lose all its positions: torch has no layers of width 0."""
     likelihood = np.append(location, np.inf)
     for table in (*(table for dims in structure.tensors.values() for table in dims), *structure.activations):
-        if table.size and not np.where(table == NONE, True, units[table]).all(axis=1).any():
+        if table.size and not _alive(units, table).any():
             best = table[int(np.argmax(likelihood[table].min(axis=1)))]
             units[best[best != NONE]] = True
 

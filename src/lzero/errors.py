@@ -45,6 +45,22 @@ class MissingExtraError(LzeroError, ImportError):
         return cls(f'this needs {package}, which is not installed; run: pip install "lzero[{extra}]"')
 
 
+class VerificationError(LzeroError):
+    """Two models that should be equal are not."""
+
+
+class NotFiniteError(LzeroError, ArithmeticError):
+    """The loss or the gates are no numbers any more; nothing after this step is worth keeping."""
+
+
+class FileError(LzeroError):
+    """A file cannot be used: damaged, of a newer version, or of another model."""
+
+
+class ExportError(LzeroError):
+    """A model cannot be written in this format, or what was written is not the model."""
+
+
 class BudgetWarning(UserWarning):
     """A budget is met, or will be, only by closing gates that are in use."""
 

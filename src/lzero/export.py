@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from lzero.errors import ArgumentError, MissingExtraError
+from lzero.errors import ArgumentError, ExportError, MissingExtraError
 from lzero.files import write_atomically
-from lzero.formats import FORMATS, ExportError, Format, one_line, run
+from lzero.formats import FORMATS, Format, one_line, run
 from lzero.sparsifier import check_plain
 from lzero.structure.capture import Inputs, as_tuple, capture
 from lzero.tensors import duplicate, tensor_leaves

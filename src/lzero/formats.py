@@ -11,16 +11,12 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from lzero.errors import LzeroError
+from lzero.errors import ExportError
 from lzero.tensors import tensor_leaves
 from lzero.traceless import same_noise
 
 Run = Callable[[tuple[Any, ...]], list[Tensor]]  # from positional inputs to all tensors of the output
 LARGEST_ONNX = 2**31 - 2**24  # bytes of weights: a protobuf file holds 2 GiB, graph and names included
-
-
-class ExportError(LzeroError):
-    """A model cannot be written in this format, or what was written is not the model."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, get_args
@@ -78,20 +77,6 @@ def first_matches(names: Sequence[str], globs: Iterable[str], argument: str) -> 
             raise ArgumentError.about(argument, expected=expected, got=f"{glob!r}, all of it matched by those before")
         left = [name for name in left if name not in matched]
     return found
-
-
-def check_keep_rates(names: Sequence[str], keep_rate: float | Mapping[str, float]) -> None:
-    """Refuse a glob that matches no group."""
-    if isinstance(keep_rate, Mapping):
-        for glob in keep_rate:
-            _matching(names, glob, "keep_rate")
-
-
-def keep_rate_of(name: str, keep_rate: float | Mapping[str, float], default: float) -> float:
-    """The keep rate for a group: one number for all, or the first glob that matches its name."""
-    if isinstance(keep_rate, Mapping):
-        return next((rate for glob, rate in keep_rate.items() if fnmatchcase(name, glob)), default)
-    return float(keep_rate)
 
 
 def unit_groups(sites: Iterable[Site]) -> list[GateGroup]:

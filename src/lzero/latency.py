@@ -13,7 +13,7 @@ import torch
 from lzero.errors import ArgumentError
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.tensors import duplicate, tensor_leaves
-from lzero.traceless import evaluating, keeping_noise, keeping_state
+from lzero.traceless import keeping_noise, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,8 +32,7 @@ def latency(models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25) 
     positional = as_tuple(inputs)
     with ExitStack() as stack:
         for model in models.values():
-            stack.enter_context(evaluating(model))
-            stack.enter_context(keeping_state(model))
+            stack.enter_context(running(model))
         stack.enter_context(keeping_noise())
         stack.enter_context(torch.inference_mode())
         return median_seconds({name: partial(model, *positional) for name, model in models.items()}, repeats)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
@@ -20,9 +19,8 @@ from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.errors import described
 from lzero.surgery import cut_model
-from lzero.tensors import duplicate, full_name, tensor_leaves
-from lzero.traceless import in_mode, keeping_state, same_noise
-from lzero.verify import TOLERANCE, verify
+from lzero.tensors import duplicate
+from lzero.verify import TOLERANCE, outputs_of, verify
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ class Proof:
         if self._training is None:
             return None
         try:
-            got = _run(small, self._sparsifier.example_inputs, training=True)
+            got = outputs_of(small, self._sparsifier.example_inputs, training=True)
         except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
             return f"in training: {described(error)}"
         if _shapes(got) != _shapes(self._training):
@@ -121,11 +119,10 @@ def _wide_awake(sparsifier: Sparsifier, decision: Decision, *, is_double: bool) 
             parameter.data = _noise(parameter, generator, SCALE)
     inputs = tree_map(lambda x: _awake_input(x, generator, is_double=is_double), sparsifier.example_inputs)
     gates = _awake_gates(sparsifier, decision)
-    values = folded(other, Decision(decision.units, decision.columns, gates))
+    fold(other, gates)
     dense = other.remove()
     small = duplicate(dense, dense)
-    cut_model(small, sparsifier.structure, decision, values)
-    cut_model(dense, sparsifier.structure, Decision(np.ones_like(decision.units), {}, gates), values)
+    cut_model(small, sparsifier.structure, decision)
     return Rehearsal(dense, small, inputs)
 
 
@@ -160,16 +157,11 @@ def _outputs_in_mode(
 ) -> list[Tensor] | None:
     """What a forward in training or evaluation returns; None where it does not come through."""
     try:
-        return _run(model, inputs, training=training, seed=seed)
+        return outputs_of(model, inputs, training=training, seed=seed)
     except torch.OutOfMemoryError:
         raise
     except Exception:  # whatever the model's code raises
         return None
-
-
-def _run(model: nn.Module, inputs: tuple[Any, ...], *, training: bool, seed: int = 0) -> list[Tensor]:
-    with in_mode(model, training), keeping_state(model), torch.no_grad(), same_noise(seed):
-        return tensor_leaves(model(*inputs))
 
 
 def _shapes(outputs: list[Tensor]) -> list[torch.Size]:
@@ -193,17 +185,25 @@ def plain_copy(sparsifier: Sparsifier) -> nn.Module:
     return duplicate(sparsifier, sparsifier.model).remove()
 
 
-def folded(sparsifier: Sparsifier, decision: Decision) -> dict[str, Tensor]:
-    """Every gated parameter times its gates, by name, in the parameter's own precision also under autocast."""
+def fold(sparsifier: Sparsifier, gates: Tensor) -> None:
+    """Multiply, in place, every gated parameter by its gates, in its own precision also under autocast."""
     check_parts(sparsifier)
-    bank, gates = sparsifier.bank, decision.gates.to(sparsifier.log_alpha)
-    found: dict[str, Tensor] = {}
-    with bank.holding(gates), torch.no_grad():
-        for path, module in sparsifier.model.named_modules():
+    bank, done = sparsifier.bank, set[int]()
+    with bank.holding(gates.to(sparsifier.log_alpha)), torch.no_grad():
+        for module in sparsifier.model.modules():
             for name, factor in module.__dict__.get("_lzero_factors", {}).items():
-                first = sparsifier.structure.aliases[full_name(path, name)]
-                found[first] = factor.apply(bank, module._parameters[name]).detach()
-    return found
+                parameter = module._parameters[name]
+                assert parameter is not None  # noqa: S101 (only parameters that exist have gates)
+                if id(parameter) not in done:  # it may be shared
+                    done.add(id(parameter))
+                    parameter.data = factor.apply(bank, parameter.data)
+
+
+def folded_copy(sparsifier: Sparsifier, decision: Decision) -> nn.Module:
+    """A copy of the gated model with its gates folded into the weights."""
+    other = duplicate(sparsifier, sparsifier.model)
+    fold(other, decision.gates)
+    return other.remove()
 
 
 def changed_attributes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:

@@ -34,15 +34,23 @@ class Search:
         self.start, self.is_open = self.estimate > 0, self.estimate > 0
         self.may_open = ~self.start & (law.prob_active.double().cpu() >= BORDERLINE)
         self.mass = self._mass()
-        mean = law.mean.clamp(MARGIN, 1)
-        # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.
-        order = 0.5 + torch.atan(law.log_alpha.detach()) / torch.pi  # probabilities of sure gates are all 1
-        self._closed_at = (law.log_alpha_for(torch.zeros_like(mean), estimator) - MARGIN * (2 - order)).cpu()
-        self._opened_at = law.log_alpha_for(mean, estimator).cpu()
+        self._closed_at, self._opened_at = self._ends()
         costs = dict.fromkeys(budget.cost for budget in budgets)
         self.budgets = [budget for cost in costs for budget in budgets if budget.cost == cost]
         self.meters = [Meter(sparsifier, cost, [b.groups for b in self.budgets if b.cost == cost]) for cost in costs]
         self.limits = torch.tensor([budget.share for budget in self.budgets], dtype=torch.float64)
+
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Log α of each gate once it has been closed, and once it has been opened, where it may be."""
+        sparsifier, law, estimator = self.sparsifier, self.sparsifier.law, self.sparsifier.bank.estimator
+        log_alpha = law.log_alpha.detach()
+        # Gates that close stay in the order they were in: the likeliest is kept where a width would be empty.
+        order = 0.5 + torch.atan(log_alpha) / torch.pi  # probabilities of sure gates are all 1
+        closed = law.log_alpha_for(torch.zeros_like(log_alpha), estimator) - MARGIN * (2 - order)
+        opened = log_alpha.cpu().clone()  # means are integrals: only those that may be asked for are computed
+        borderline = sparsifier.bank.law(log_alpha.cpu()[self.may_open])
+        opened[self.may_open] = borderline.log_alpha_for(borderline.mean.clamp(MARGIN, 1), estimator)
+        return closed.cpu(), opened
 
     def _mass(self) -> Tensor:
         """Each gate's α as a share of the open ones' in its group: one of many goes before one of few.
@@ -70,24 +78,31 @@ class Search:
 
     def shares(self, is_open: Tensor) -> Tensor:
         """What would be left, as shares of dense, `[budgets]`."""
-        decision = self.decision(is_open)
-        return torch.cat([meter.realised(decision) for meter in self.meters])
+        return self._left_by(self.decision(is_open))
 
     def fits(self, is_open: Tensor) -> bool:
         """Whether every budget holds."""
-        return bool((self.shares(is_open) <= self.limits * (1 + ROUNDING)).all())
+        return not self._violated(self.shares(is_open)).any()
 
-    def marginals(self) -> Tensor:
-        """What one gate more or less changes, all others as they are, `[budgets, gates]`."""
-        decision = self.decision(self.is_open)
+    def _left_by(self, decision: Decision) -> Tensor:
+        return torch.cat([meter.realised(decision) for meter in self.meters])
+
+    def _violated(self, shares: Tensor) -> Tensor:
+        return ~(shares <= self.limits * (1 + ROUNDING))
+
+    def _marginals(self, decision: Decision) -> Tensor:
+        """What one gate more or less changes, all others as decided, `[budgets, gates]`."""
         return torch.cat([meter.marginals(decision) for meter in self.meters])
 
     def close(self) -> None:
         """Close gates until all budgets hold."""
-        while not self.fits(self.is_open):
-            excess = (self.shares(self.is_open) - self.limits).clamp_min(0)
-            violated = excess > self.limits * ROUNDING
-            saved = self.marginals()[violated] / excess[violated, None]
+        while True:
+            decision = self.decision(self.is_open)
+            shares = self._left_by(decision)
+            violated = self._violated(shares)
+            if not violated.any():
+                return
+            saved = self._marginals(decision)[violated] / (shares - self.limits)[violated, None]
             order = self._closing_order(saved.sum(0))
             # Each closed gate makes the others cheaper: half of what seems to be needed never closes too many.
             needed = (saved[:, order].cumsum(1) < 1).sum(1).min().item()
@@ -132,7 +147,7 @@ class Search:
 
     def _open_singly(self, candidates: Tensor) -> None:
         while len(candidates):
-            added = self.marginals()[:, candidates].sum(0)
+            added = self._marginals(self.decision(self.is_open))[:, candidates].sum(0)
             candidates = candidates[(self.mass[candidates] / added.clamp_min(1e-12)).argsort(descending=True)]
             count = self._largest(candidates)
             self.is_open[candidates[:count]] = True
@@ -149,8 +164,9 @@ class Search:
         """Candidates that fit alone."""
         if not len(candidates):
             return candidates
-        room = self.limits - self.shares(self.is_open)
-        return candidates[(self.marginals()[:, candidates] <= room[:, None] + ROUNDING).all(0)]
+        decision = self.decision(self.is_open)
+        room = self.limits - self._left_by(decision)
+        return candidates[(self._marginals(decision)[:, candidates] <= room[:, None] + ROUNDING).all(0)]
 
     def _largest(self, candidates: Tensor) -> int:
         """How many of the candidates, from the first, can be open together."""

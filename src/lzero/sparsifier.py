@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from lzero.structure.frozen import Structure
     from lzero.structure.units import Ids
 
+OTHERS = "these gates have been removed, and the model has others: use what lzero.sparsify returned last"
 UNWRAPPED = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
 
 
@@ -77,10 +78,15 @@ class Sparsifier:
     @property
     def log_alpha(self) -> nn.Parameter:
         """The locations of all gates, in one vector."""
-        parameter = self.model._parameters.get(LOG_ALPHA)
-        if parameter is None:
+        self.check_current()
+        return self.model._parameters[LOG_ALPHA]  # type: ignore[return-value]
+
+    def check_current(self) -> None:
+        """Refuse gates that were taken off the model, also where it has others by now."""
+        if LOG_ALPHA not in self.model._parameters:
             raise LzeroError("the gates of this model have been removed; call lzero.sparsify again")
-        return parameter
+        if self.model.__dict__.get("_lzero_sparsifier", self) is not self:
+            raise LzeroError(OTHERS)
 
     @property
     def law(self) -> HardConcrete:
@@ -91,11 +97,12 @@ class Sparsifier:
     def example_inputs(self) -> tuple[Any, ...]:
         """The inputs the model was captured with, where the model is now, in the precision it has now."""
         device, kind = self.log_alpha.device, self._precision()
+        generator = torch.Generator().manual_seed(0)  # the same numbers each time, but not for each input
 
         def there(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x
-            x = with_numbers(x) if x.is_meta and device.type != "meta" else x
+            x = with_numbers(x, generator) if x.is_meta and device.type != "meta" else x
             return x.to(device, kind if x.dtype == self._captured else x.dtype)
 
         inputs: tuple[Any, ...] = tree_map(there, self._inputs)
@@ -200,7 +207,7 @@ class Sparsifier:
         >>> with sparsifier.drawn():
         ...     y = model[2](model[1](model[0](torch.randn(3, 4))))
         """
-        sparsifier_of(self.model)
+        self.check_current()
         with self.bank.drawing(self.model):
             yield
 
@@ -231,10 +238,10 @@ class Sparsifier:
         if self._attached is not None and self._attached.optimizer not in optimizers:
             optimizers.append(self._attached.optimizer)
         check_optimizers(self.model, optimizers)
+        copies = [self._same(average) for average in averages]
         decision = decide_shrink(self, threshold, round_to)
         removed = self._removed(decision)
         if removed:
-            copies = [self._same(average) for average in averages]
             try:
                 small = cut_copy(self, decision, fallback="error")
             except LzeroError:  # code that reads a weight without calling its layer needs all of its columns
@@ -284,7 +291,7 @@ class Sparsifier:
 
     def remove(self) -> nn.Module:
         """Undo `sparsify` exactly: the model is what it was, with the weights, and the units, it has now."""
-        sparsifier_of(self.model)
+        self.check_current()
         if self._attached is not None:
             self.detach()
         self._release()

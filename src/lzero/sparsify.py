@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,12 @@ from lzero.gating import (
     GateGroup,
     Globs,
     UnitKind,
-    check_keep_rates,
     check_units,
     choose,
     column_groups,
     element_groups,
+    first_matches,
     inputs_of,
-    keep_rate_of,
     unit_groups,
 )
 from lzero.layers import IndexedLinear
@@ -35,11 +35,8 @@ from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
 from lzero.tensors import check_copyable, full_name, outside_inference_mode
-from lzero.trial import check_lasting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lzero.laws import Estimator
     from lzero.structure.analysis import Analysis
 
@@ -98,11 +95,9 @@ def sparsify(
     if not groups:
         advice = PLAIN_FIRST if any(map(is_parametrized, model.modules())) else ""
         raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
-    check_keep_rates([group.name for group in groups], keep_rate)
     bank = Bank(beta, gamma, zeta, estimator)
-    log_alpha = _initial(groups, keep_rate, beta, gamma, zeta, estimator).to(next(model.parameters()).device)
+    log_alpha = _initial(groups, keep_rate, bank).to(next(model.parameters()).device)
     sparsifier = Sparsifier(model, structure, groups, bank, positional)
-    check_lasting(sparsifier, positional)
     sparsifier.put_on(log_alpha)
     return sparsifier
 
@@ -153,17 +148,15 @@ def _chosen_weights(model: nn.Module, structure: Structure, include: Globs, excl
     return [name for name in names if name in chosen]
 
 
-def _initial(
-    groups: list[GateGroup],
-    keep_rate: float | Mapping[str, float],
-    beta: float,
-    gamma: float,
-    zeta: float,
-    estimator: Estimator,
-) -> Tensor:
+def _initial(groups: list[GateGroup], keep_rate: float | Mapping[str, float], bank: Bank) -> Tensor:
+    """Log α at the start: of groups that no glob matches, at the default keep rate."""
+    globs = keep_rate if isinstance(keep_rate, Mapping) else {"*": keep_rate}
+    matches = first_matches([group.name for group in groups], globs, "keep_rate")
+    rates = {name: globs[glob] for glob, names in matches.items() for name in names}
+
     def start(group: GateGroup) -> Tensor:
-        rate = keep_rate_of(group.name, keep_rate, DEFAULT_KEEP_RATE)
-        gate = Gate(group.stop - group.start, keep_rate=rate, beta=beta, gamma=gamma, zeta=zeta, estimator=estimator)
+        rate, size = rates.get(group.name, DEFAULT_KEEP_RATE), group.stop - group.start
+        gate = Gate(size, keep_rate=rate, beta=bank.beta, gamma=bank.gamma, zeta=bank.zeta, estimator=bank.estimator)
         return gate.log_alpha.detach()
 
     return torch.cat([start(group) for group in groups])

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from lzero.attention import make_slim
 from lzero.cutting import PLAN, plan_of
-from lzero.errors import LzeroError, UnsupportedError
+from lzero.errors import FileError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
 from lzero.sparsifier import check_plain
@@ -26,10 +26,6 @@ from lzero.tensors import full_name, saved_tensors
 
 VERSION = 1
 KEY = "lzero"
-
-
-class FileError(LzeroError):
-    """A file cannot be used: damaged, of a newer version, or of another model."""
 
 
 def save(model: nn.Module, path: str | Path) -> None:
@@ -44,7 +40,7 @@ def save(model: nn.Module, path: str | Path) -> None:
     check_plain(model)
     if isinstance(model, GraphModule):
         raise UnsupportedError('a graph is not cut from a dense model; write it with lzero.export(model, "a.pt2", x)')
-    tensors = {name: tensor.contiguous().clone() for name, tensor in saved_tensors(model).items()}
+    tensors = {name: tensor.to("cpu", copy=True).contiguous() for name, tensor in saved_tensors(model).items()}
     plan = plan_of(model) or _trivial_plan(model)
     plan |= {"version": VERSION, "class": type(model).__name__}
     plan["checksum"] = _checksum(tensors, plan)
@@ -98,7 +94,7 @@ def _checksum(tensors: dict[str, Tensor], plan: dict[str, Any]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -24,7 +24,7 @@ PER_CHANNEL = nn.modules.batchnorm._NormBase
 SIZES = (  # the attributes that `adapt` sets
     "in_features", "out_features", "embedding_dim", "groups", "in_channels", "out_channels", "num_groups",
     "num_channels", "num_features", "in1_features", "in2_features", "input_size", "hidden_size",
-    "proj_size",
+    "proj_size", "num_parameters",
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def cut(tensor: Tensor, structure: Structure, decision: Decision, name: str) -> 
     return tensor
 
 
-def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded: dict[str, Tensor]) -> None:
+def cut_model(model: nn.Module, structure: Structure, decision: Decision) -> None:
     """Replace, in a plain model, every tensor by its part that stays; shared parameters stay shared."""
     made: dict[str, Any] = {}
     for path, module in model.named_modules():
@@ -48,11 +48,9 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision, folded
             if first not in structure.tensors:
                 continue
             if first not in made:
-                new = cut(folded.get(first, old.detach()), structure, decision, first)
+                new = cut(old.detach(), structure, decision, first)
                 is_parameter = isinstance(old, nn.Parameter)
-                made[first] = (
-                    nn.Parameter(new.clone(), requires_grad=old.requires_grad) if is_parameter else new.clone()
-                )
+                made[first] = nn.Parameter(new, requires_grad=old.requires_grad) if is_parameter else new
             (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[first]
         adapt(module, before)
         if path in structure.norms:
@@ -89,6 +87,8 @@ def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:
     elif isinstance(module, TRANSPOSED) and weight is not None:
         module.groups = _scaled(module.groups, before["weight"][0], weight.shape[0])
         module.in_channels, module.out_channels = weight.shape[0], weight.shape[1] * module.groups
+    elif isinstance(module, nn.PReLU) and weight is not None:
+        module.num_parameters = len(weight)
     elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
         _count_units(module)
     elif isinstance(module, nn.GroupNorm | PER_CHANNEL):

@@ -43,11 +43,11 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(first.values())
 
 
-def with_numbers(x: Tensor) -> Tensor:
-    """A tensor of this shape that has memory: noise, always the same, or zeros where there are no fractions."""
+def with_numbers(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A tensor of this shape that has memory: noise, or zeros where there are no fractions."""
     if not x.is_floating_point():
         return torch.zeros(x.shape, dtype=x.dtype)
-    return torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32).to(x.dtype)
+    return torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x.dtype)
 
 
 @contextmanager

@@ -4,36 +4,67 @@ from __future__ import annotations
 
 import copy
 import random
-from collections import OrderedDict
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from collections import Counter, OrderedDict, defaultdict, deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from torch import Tensor, nn
-
-CONTAINERS = (dict, OrderedDict, list, set)  # and not what others make of them, which may refuse to change
-
-
-def evaluating(model: nn.Module) -> AbstractContextManager[None]:
-    """Evaluation mode inside the block."""
-    return in_mode(model, training=False)
+# And not what others make of them, which may refuse to change.
+CONTAINERS = (dict, OrderedDict, defaultdict, Counter, list, set, deque)
 
 
 @contextmanager
-def in_mode(model: nn.Module, training: bool) -> Iterator[None]:
-    """A mode for all modules inside the block; each one's own is restored afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside the block; each module's own mode is restored afterwards."""
+    modes, was_training = [(module, module.training) for module in model.modules()], model.training
     try:
-        model.train(training)
+        model.eval()
         yield
     finally:
+        model.train(was_training)  # it may do more than set flags, such as taking merged weights apart
         for module, training in modes:
             module.training = training
+
+
+@contextmanager
+def running(model: nn.Module, *, training: bool = False) -> Iterator[None]:
+    """A mode inside the block, after which the model is what it was, whatever its forward or its `train` does."""
+    with keeping_state(model):
+        model.train(training)
+        yield
+
+
+@contextmanager
+def keeping_state(model: nn.Module) -> Iterator[None]:
+    """Whatever a forward does to the model is undone after the block: to its attributes, and to its tensors.
+
+    BatchNorm's averages, and parameters that a forward sets itself: from its first batch, to a largest norm, as
+    codebooks. Tensors are written under another name, so that a backward which still waits for them does not mind.
+    """
+    loose = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    parts = [*model.parameters(), *model.buffers(), *(tensor for tensor in loose if tensor.is_leaf)]
+    kept = [(part, part.data, _distinct(part.detach()).clone()) for part in parts if not is_lazy(part)]
+    with keeping_attributes(model):
+        try:
+            yield
+        finally:
+            for part, place, numbers in kept:
+                part.data = place
+                _distinct(place).copy_(numbers)
+
+
+def _distinct(tensor: Tensor) -> Tensor:
+    """An expanded tensor without its repetitions, which cannot be written to; any other as it is."""
+    for dim, stride in enumerate(tensor.stride() if tensor.layout == torch.strided else ()):
+        tensor = tensor.narrow(dim, 0, 1) if stride == 0 and tensor.shape[dim] > 1 else tensor
+    return tensor
 
 
 @contextmanager
@@ -44,31 +75,19 @@ def keeping_attributes(model: nn.Module) -> Iterator[None]:
     """
     owned = [vars(module) for module in model.modules()]
     containers = [value for attributes in owned for value in attributes.values() if type(value) in CONTAINERS]
-    before = [(place, copy.copy(place)) for place in (*owned, *containers)]
+    before = [(place, copy.copy(place)) for place in (*owned, *containers) if not _is_sharded(place)]
     try:
         yield
     finally:
         for place, contents in before:
             place.clear()
-            place.extend(contents) if isinstance(place, list) else place.update(contents)
+            place.extend(contents) if isinstance(place, list | deque) else place.update(contents)
 
 
-@contextmanager
-def keeping_state(model: nn.Module) -> Iterator[Mapping[Tensor, Tensor]]:
-    """Whatever a forward in training does to the model is undone after the block, which gets copies of its tensors.
-
-    BatchNorm's averages, and parameters that a forward sets itself: from its first batch, to a largest norm, as
-    codebooks. Tensors are written under another name, so that a backward which still waits for them does not mind.
-    """
-    parts = (*model.parameters(), *model.buffers())
-    places, before = [(part, part.data) for part in parts], {part: part.detach().clone() for part in parts}
-    with keeping_attributes(model):
-        try:
-            yield before
-        finally:
-            for part, place in places:
-                part.data = place
-                place.copy_(before[part])
+def _is_sharded(place: Iterable[Any]) -> bool:
+    """Whether these are parameters that FSDP exchanges for whole ones by itself, and keeps account of."""
+    values = place.values() if isinstance(place, dict) else ()
+    return any(isinstance(value, nn.Parameter) and type(value.data) is not Tensor for value in values)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from lzero.structure.units import NONE
 from lzero.surgery import PER_CHANNEL
 from lzero.swapping import Layout
 from lzero.tensors import duplicate
-from lzero.traceless import in_mode, keeping_noise, keeping_state, same_noise
+from lzero.traceless import keeping_noise, same_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,46 +33,12 @@ if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
     from lzero.structure.units import Ids
 
-SET_BY_FORWARD = """the forward of {model} sets {name} in training, which would be lost: gates on {groups} act on it.
-Where a first batch sets it once, run one through the model before lzero.sparsify; a largest norm or an average is set
-after optimizer.step(); or leave the gates out, by sparsify(…, exclude={globs})"""
+SET_BY_FORWARD = """the forward of {model} sets {names} in training, which is lost where gates act: it sets what it
+reads, a product. Where a first batch sets it once, run one through the model before lzero.sparsify; a largest norm or
+an average is set after optimizer.step(); or leave the gates out: add {globs} to sparsify(…, exclude=…)"""
 WAY_OUT = "call the model itself instead"
 SHARES = (0.5, 0.7, 0.3)  # of gates that stay open where a cut is tried
 TILTS = (1.0, -1.0, 0.0)  # cuts that are tried before a training: more of the later units go, of the first, of neither
-
-
-def check_lasting(sparsifier: Sparsifier, inputs: tuple[Any, ...]) -> None:
-    """Refuse a model whose forward sets a parameter that is to get gates: code sets what it reads, which is a product.
-
-    A forward that does not come through, as with a batch too small for its norms, says nothing.
-    """
-    model, where = sparsifier.model, _gated_parameters(sparsifier)
-    parameters = {name: model.get_parameter(name) for name in where}
-    if any(each.is_meta or type(each.data) is not Tensor for each in parameters.values()):
-        return
-    with in_mode(model, training=True), keeping_state(model) as before, same_noise(), torch.no_grad():
-        with suppress(Exception), torch.compiler.set_stance("force_eager"):
-            model(*inputs)
-        changed = [name for name, each in parameters.items() if not _equal(before[each], model.get_parameter(name))]
-    if changed:
-        groups = where[changed[0]]
-        message = {"model": type(model).__name__, "name": changed[0], "globs": json.dumps([INNER, *groups])}
-        raise UnsupportedError(SET_BY_FORWARD.format(groups=", ".join(groups), **message).replace("\n", " "))
-
-
-def _gated_parameters(sparsifier: Sparsifier) -> dict[str, list[str]]:
-    """The parameters that gates act on, each with the names of these gates."""
-    found: dict[str, list[str]] = {}
-    for group in sparsifier.groups:
-        consumers = group.site.consumers if group.site else (group.columns,) if group.columns else ()
-        read = [group.elements] if group.elements else [where.tensor for where in consumers]
-        for name in dict.fromkeys(read):
-            found.setdefault(name, []).append(group.name)
-    return found
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def check_divisible(sparsifier: Sparsifier, wrapped: Callable[..., Any]) -> None:
@@ -113,9 +79,52 @@ def find_obstacle(sparsifier: Sparsifier) -> Obstacle | None:
 
 def check_cuttable(sparsifier: Sparsifier) -> None:
     """Refuse, before anything is trained, a model that nothing smaller could be made of in the end."""
+    _check_lasting(sparsifier)
     obstacle = find_obstacle(sparsifier)
     if obstacle is not None:
         raise UnsupportedError(f"{obstacle}, in a recipe gates.exclude")
+
+
+def _check_lasting(sparsifier: Sparsifier) -> None:
+    """Refuse a model whose forward sets a parameter that has gates, unless as an optimizer does, by `parameters()`.
+
+    A forward that does not come through, as with a batch too small for its norms, says nothing.
+    """
+    readers, before = _gated_parameters(sparsifier), dict(sparsifier.model.named_parameters())
+    if any(each.is_meta or type(each.data) is not Tensor for each in before.values()):
+        return
+    plain, gated = plain_copy(sparsifier), duplicate(sparsifier, sparsifier.model)
+    own = dict(gated.model.named_parameters())
+    _train_once(plain, sparsifier.example_inputs)
+    with gated.bank.holding(torch.ones_like(sparsifier.log_alpha)):  # so that what is read is what is there
+        _train_once(gated.model, sparsifier.example_inputs)
+    wanted, got = dict(plain.named_parameters()), dict(gated.model.named_parameters())
+    changed = [name for name in readers if not _equal(before[name], wanted.get(name))]
+    lost = [name for name in changed if got.get(name) is not own[name] or not _equal(got[name], wanted.get(name))]
+    if lost:
+        globs = json.dumps(list(dict.fromkeys(group for name in lost for group in readers[name])))
+        told = SET_BY_FORWARD.format(model=type(plain).__name__, names=", ".join(lost), globs=globs)
+        raise UnsupportedError(told.replace("\n", " "))
+
+
+def _train_once(model: nn.Module, inputs: tuple[Any, ...]) -> None:
+    with suppress(Exception), torch.compiler.set_stance("force_eager"), same_noise(), torch.no_grad():
+        model.train()(*inputs)
+
+
+def _gated_parameters(sparsifier: Sparsifier) -> dict[str, list[str]]:
+    """The parameters that gates act on, each with the names of these gates."""
+    found: dict[str, list[str]] = {}
+    for group in sparsifier.groups:
+        consumers = group.site.consumers if group.site else (group.columns,) if group.columns else ()
+        read = [group.elements] if group.elements else [where.tensor for where in consumers]
+        for name in dict.fromkeys(read):
+            found.setdefault(name, []).append(group.name)
+    return found
+
+
+def _equal(one: Tensor, other: Tensor | None) -> bool:
+    return other is not None and one.shape == other.shape and torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def _why_not_cut(trial: Sparsifier) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,18 +11,14 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from lzero.bank import LOG_ALPHA
-from lzero.errors import LzeroError
+from lzero.errors import VerificationError
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.tensors import duplicate, tensor_leaves
-from lzero.traceless import evaluating, keeping_state, same_noise
+from lzero.traceless import running, same_noise
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}  # relative
 HALF = 3e-2  # that of half precision, which rounds at every step
-
-
-class VerificationError(LzeroError):
-    """Two models that should be equal are not."""
 
 
 def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: float | None = None) -> float:
@@ -33,39 +29,47 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
 
     >>> verify(nn.Linear(2, 2), nn.Linear(2, 2), torch.ones(1, 2))
     Traceback (most recent call last):
-    lzero.verify.VerificationError: the outputs differ by ... relative, more than ...
+    lzero.errors.VerificationError: the outputs differ by ... relative, more than ...
     """
     positional = as_tuple(inputs)
     with _gates_of(model, small):
-        worst, kinds = _compared(model, small, positional)
-        allowed = max(map(tolerance_of, kinds), default=0.0) if tolerance is None else tolerance
-        if not worst <= allowed and torch.float32 in kinds:
+        differences, kinds = _compared(model, small, positional)
+        allowed = [tolerance_of(kind) if tolerance is None else tolerance for kind in kinds]
+        if _excess(differences, allowed) and any(kind.to_real() == torch.float32 for kind in kinds):
             # GPUs round products to ten bits (TF32), by other algorithms for other sizes: let double precision decide.
-            worst, _ = _compared(_double(model), _double(small), tree_map(_double, positional))
-    if not worst <= allowed:
-        raise VerificationError(f"the outputs differ by {worst:.1e} relative, more than {allowed:.0e}")
-    return worst
+            differences, _ = _compared(_double(model), _double(small), tree_map(_double, positional))
+    for difference, most in _excess(differences, allowed):
+        raise VerificationError(f"the outputs differ by {difference:.1e} relative, more than {most:.0e}")
+    return max(differences, default=0.0)
+
+
+def _excess(differences: list[float], allowed: list[float]) -> list[tuple[float, float]]:
+    """The outputs that differ by more than they may: each type has its own tolerance."""
+    return [(found, most) for found, most in zip(differences, allowed, strict=True) if not found <= most]
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
-    """How far outputs of this type may differ, relative to the largest."""
-    return TOLERANCE.get(dtype, HALF)
+    """How far outputs of this type may differ, relative to the largest; whole numbers not at all."""
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return 0.0
+    return TOLERANCE.get(dtype.to_real(), HALF)
 
 
-def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tuple[float, set[torch.dtype]]:
-    """The largest difference between the outputs, and their types."""
-    with ExitStack() as modes:
-        for each in (model, small):
-            modes.enter_context(evaluating(each))
-            modes.enter_context(keeping_state(each))
-        modes.enter_context(_no_fused_attention())
-        modes.enter_context(torch.no_grad())
-        expected, got = (tensor_leaves(_seeded(each, inputs)) for each in (model, small))
+def outputs_of(model: nn.Module, inputs: tuple[Any, ...], *, training: bool = False, seed: int = 0) -> list[Tensor]:
+    """All tensors a forward returns, with the same noise each time; the model is afterwards what it was."""
+    with running(model, training=training), torch.no_grad(), same_noise(seed):
+        return tensor_leaves(model(*inputs))
+
+
+def _compared(model: nn.Module, small: nn.Module, inputs: tuple[Any, ...]) -> tuple[list[float], list[torch.dtype]]:
+    """The difference between each two outputs, and their types."""
+    with _no_fused_attention():
+        expected, got = (outputs_of(each, inputs) for each in (model, small))
     if [t.shape for t in expected] != [t.shape for t in got]:
         shapes = f"{[tuple(t.shape) for t in expected]} and {[tuple(t.shape) for t in got]}"
         raise VerificationError(f"the outputs have different shapes: {shapes}")
-    worst = max((_difference(one, other) for one, other in zip(expected, got, strict=True)), default=0.0)
-    return worst, {tensor.dtype for tensor in expected}
+    differences = [_difference(one, other) for one, other in zip(expected, got, strict=True)]
+    return differences, [tensor.dtype for tensor in expected]
 
 
 def _double(value: Any) -> Any:
@@ -101,12 +105,6 @@ def _gates_of(model: nn.Module, small: nn.Module) -> Iterator[None]:
         log_alpha.data.copy_(before)
 
 
-def _seeded(model: nn.Module, inputs: tuple[Any, ...]) -> object:
-    """The output with the same noise each time, for models that draw some in evaluation."""
-    with same_noise():
-        return model(*inputs)
-
-
 def _difference(expected: Tensor, got: Tensor) -> float:
     finite = expected.isfinite()
     if not torch.equal(expected[~finite], got[~finite]):  # infinities, such as masked logits, must be the same ones
@@ -114,7 +112,7 @@ def _difference(expected: Tensor, got: Tensor) -> float:
     expected, got = expected[finite], got[finite]
     if not got.isfinite().all():
         return float("inf")
-    if not expected.is_floating_point() or not expected.numel():
+    if tolerance_of(expected.dtype) == 0 or not expected.numel():
         return 0.0 if torch.equal(expected, got) else float("inf")
     scale = expected.abs().max().clamp_min(torch.finfo(expected.dtype).tiny)
     return float(((expected - got).abs().max() / scale).item())

@@ -33,22 +33,25 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
         mine = factors.get(path, {})
         if mine or module is model:
             module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
-            module.__class__ = gated_class(type(module), tuple(mine), module is model)  # type: ignore[arg-type]
+            module.__class__ = gated_class(base_of(module), tuple(mine), module is model)  # type: ignore[arg-type]
         if mine and module is not model:
             handles.append(module.register_forward_pre_hook(sparsifier.bank.require))
     return handles
 
 
 def check_parts(sparsifier: Sparsifier) -> None:
-    """Refuse a model of which parts have other names since it got gates, or are others that have none."""
-    model = sparsifier.model
+    """Refuse a model of which parts with units have other names since it got gates, or are others that have none."""
+    sparsifier.check_current()
+    model, structure = sparsifier.model, sparsifier.structure
     named = dict((*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)))
     gated = {where.tensor for where in gate_tables(sparsifier)} | {group.elements for group in sparsifier.groups}
-    for alias, name in sparsifier.structure.aliases.items():
+    for alias, name in structure.aliases.items():
         path, _, attribute = alias.rpartition(".")
-        if alias not in named or (
-            name in gated and attribute not in model.get_submodule(path).__dict__.get("_lzero_factors", {})
-        ):
+        if name in gated:
+            is_right = alias in named and attribute in model.get_submodule(path).__dict__.get("_lzero_factors", {})
+        else:
+            is_right = alias in named or not structure.has_units(name)
+        if not is_right:
             raise LzeroError(CHANGED.format(name=alias))
 
 

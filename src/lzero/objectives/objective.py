@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import ArgumentError, NotFiniteError
 from lzero.objectives.schedules import Schedule, constant, factor_at
 from lzero.sparsifier import Sparsifier
 from lzero.wiring import check_parts
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from lzero.budgets import Budget, Meter
 
 LOOK_EVERY = 100  # steps between two looks at a GPU, which has to wait for each
-
-
-class NotFiniteError(LzeroError, ArithmeticError):
-    """The loss or the gates are no numbers any more; nothing after this step is worth keeping."""
 
 
 @dataclass(frozen=True, eq=False)

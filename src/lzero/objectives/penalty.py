@@ -53,6 +53,8 @@ class Penalty(Objective):
         if not (math.isfinite(l2) and l2 >= 0):
             raise ArgumentError.about("l2", expected="a number from 0", got=l2)
         names = [group.name for group in sparsifier.groups]
+        if isinstance(strength, Mapping) and not strength:
+            raise ArgumentError.about("strength", expected="at least one glob with its λ", got="none")
         if isinstance(strength, Mapping):
             matched = first_matches(names, strength, "strength")
             self.names, groups = tuple(matched), list(matched.values())

@@ -88,9 +88,9 @@ def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
     good = next((k for k, point in enumerate(by_size) if point.error <= theirs.error), None)
     if good is None:
         return "none"
-    read = by_size[max(0, good - 1) : good + 1]
-    size = _between(*read, theirs.error) if good else read[0].size
-    spread = ONE_RUN if any(point.spread == ONE_RUN for point in read) else ""
+    worse, better = by_size[max(0, good - 1)], by_size[good]
+    size = _between(worse, better, theirs.error) if good else better.size
+    spread = ONE_RUN if ONE_RUN in (worse.spread, better.spread) else ""
     return f"{'' if good else 'at most '}{_short(size)} ({size / theirs.size:.0%}){spread}".replace("%", " %")
 
 

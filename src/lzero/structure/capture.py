@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map
 
 from lzero.attention import slim
 from lzero.errors import ArgumentError, LzeroError, described
-from lzero.traceless import in_mode, keeping_attributes, keeping_noise, keeping_state
+from lzero.traceless import keeping_noise, keeping_state, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,7 @@ def capture(
     inputs = as_tuple(example_inputs)
     shapes = None if batch_dim is None else _any_batches(model, inputs, batch_dim)
     with (
-        in_mode(model, training),
-        keeping_attributes(model),
+        running(model, training=training),
         slim(model),
         torch.no_grad(),
         warnings.catch_warnings(),

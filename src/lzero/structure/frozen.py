@@ -52,6 +52,10 @@ class Structure:
         """How many units there are."""
         return sum(site.size for site in self.sites)
 
+    def has_units(self, name: str) -> bool:
+        """Whether a parameter or buffer has positions that can be removed."""
+        return any(table.size for table in self.tensors.get(name, ()))
+
     def given(self, where: Slice) -> Ids:
         """The units of each input that a layer is given: more than its columns where it chooses."""
         return self.inputs.get(where, self.tensors[where.tensor][where.dim])

@@ -94,6 +94,7 @@ def _slice(node: Node, values: Values, alive: Alive) -> Call:
 def _narrow(node: Node, values: Values, alive: Alive) -> Call:
     x, dim, start, length = _arguments(node)
     mask = alive(values[x][dim])
+    start %= len(mask)
     return node.target, (x, dim, int(mask[:start].sum()), int(mask[start : start + length].sum())), {}
 
 
@@ -129,6 +130,7 @@ _REWRITES: dict[str, Callable[[Node, Values, Alive], Call]] = {
     "aten.reshape": _reshape,
     "aten._unsafe_view": _reshape,
     "aten.expand": _expand,
+    "aten.broadcast_to": _expand,
     "aten.zeros": _constant,
     "aten.ones": _constant,
     "aten.full": _constant,

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from lzero.data import Batches, statistics
 from lzero.errors import ArgumentError
 from lzero.provenance import commit
-from lzero.traceless import evaluating, keeping_noise, keeping_state
+from lzero.traceless import keeping_noise, running
 from lzero.training.averaging import Polyak
 from lzero.training.optimizers import make_optimizers
 from lzero.training.outcome import widths_of
@@ -100,7 +100,7 @@ def _gates(recipe: Recipe, model: nn.Module, dataset: Dataset, noise: Generator)
 
 def _check_outputs(model: nn.Module, example: Tensor, classes: int) -> None:
     """Refuse a network whose outputs are not scores of all classes."""
-    with evaluating(model), keeping_state(model), torch.no_grad(), keeping_noise():
+    with running(model), torch.no_grad(), keeping_noise():
         try:
             output = model(example)
         except Exception as error:  # whatever the model's code raises

@@ -39,6 +39,8 @@ def slice_(op: Op, x: Value, dim: int = 0, start: int | None = None, end: int | 
     """A stretch of a dimension."""
     if op.shapes[0][dim] == x[dim].size and step == 1:
         return x
+    if not x[dim].labels.shape[1]:  # such as a batch, where the ends may be sizes known at run time
+        return _with(x, dim, free(op.shapes[0][dim]))
     if step != 1:
         op.pin([x[dim]], "it is sliced with a step")
     return _with(x, dim, x[dim].positions(slice(start, end, step)))
@@ -48,6 +50,7 @@ def slice_(op: Op, x: Value, dim: int = 0, start: int | None = None, end: int | 
 def narrow(op: Op, x: Value, dim: int, start: int, length: int) -> Value:
     """A stretch of a dimension."""
     del op
+    start %= x[dim].size
     return _with(x, dim, x[dim].positions(slice(start, start + length)))
 
 

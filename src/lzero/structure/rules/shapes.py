@@ -43,7 +43,12 @@ def movedim(op: Op, x: Value, source: int, destination: int) -> Value:
 
 @register_rule("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints")
 @register_rule(
-    "aten.unflatten.int", "aten.squeeze", "aten.unsqueeze.default", "aten.view_as.default", "aten.reshape_as.default"
+    "aten.unflatten.int",
+    "aten.squeeze",
+    "aten.unsqueeze.default",
+    "aten.view_as.default",
+    "aten.reshape_as.default",
+    "aten.ravel.default",
 )
 def reshape(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """Dimensions merged and split: between matching stretches of the two shapes, labels are joined and refined."""
