@@ -247,6 +247,8 @@ def test_misuse_is_refused_in_words():
         sparsifier.shrink(round_to=0)
     with pytest.raises(LzeroError, match=r"round_to: .* got 2\.5"):
         compact(model, round_to=2.5)
+    with pytest.raises(LzeroError, match=r"averages: expected copies|a model with gates"):
+        sparsifier.shrink(averages=[nn.Linear(2, 2)])  # also where nothing is removed
     stale = AveragedModel(model)
     sparsifier.log_alpha.data[:3] = -60.0
     sparsifier.shrink()
@@ -256,10 +258,12 @@ def test_misuse_is_refused_in_words():
     sparsifier.remove()
     with pytest.raises(LzeroError, match="have been removed"):
         sparsifier.shrink()
-    with pytest.raises(LzeroError, match="a model with gates"):
+    with pytest.raises(LzeroError, match="have been removed"):
         sparsifier.remove()
     with pytest.raises(LzeroError, match="keep_rate: expected globs that match"):
         sparsify(build("MLP")[0], x, keep_rate={"typo": 0.1})
+    with pytest.raises(LzeroError, match="keep_rate: expected globs that each add something"):
+        sparsify(build("MLP")[0], x, keep_rate={"*": 0.9, "0*": 0.5})
 
 
 STATES = {

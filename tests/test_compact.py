@@ -15,7 +15,7 @@ from lzero.compact import compact
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import Decision, decide
 from lzero.errors import LzeroError, VerificationError
-from lzero.proof import folded, plain_copy
+from lzero.proof import folded_copy
 from lzero.sparsify import sparsify
 from lzero.surgery import cut_model
 from lzero.verify import verify
@@ -85,10 +85,16 @@ def test_wrong_compactions_are_caught(name):
         gates = right.gates.clone()
         gates[live[0]] = 1.0
         for wrong in (Decision(units, right.columns, right.gates), Decision(right.units, right.columns, gates)):
-            small = plain_copy(sparsifier)
-            cut_model(small, sparsifier.structure, wrong, folded(sparsifier, wrong))
+            small = folded_copy(sparsifier, wrong)
+            cut_model(small, sparsifier.structure, wrong)
             with pytest.raises((VerificationError, RuntimeError, ValueError, AssertionError)):
                 verify(model, small, x, tolerance=1e-7)
+
+
+def test_torchs_layers_tell_their_new_sizes():
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.PReLU(8), nn.Linear(8, 2)), torch.randn(3, 4)
+    sparsify(model, x).log_alpha.data[:5] = -9.0
+    assert str(compact(model)) == str(nn.Sequential(nn.Linear(4, 3), nn.PReLU(3), nn.Linear(3, 2)))
 
 
 @pytest.mark.parametrize("name", ["VGG-BN", "ResNet-18", "GPT-2"])

@@ -14,6 +14,7 @@ import lzero
 from lzero.budgets import Budget, Meter, make_budgets
 from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
+from lzero.laws import HardConcrete
 from lzero.objectives import Constraint, Penalty
 from lzero.projection import project, project_to
 from lzero.search import BORDERLINE
@@ -203,6 +204,17 @@ def test_each_estimator_has_its_own_edge(estimator):
     project(sparsifier.model, 0.5, "params")
     realised = lzero.measure(sparsifier.model).params
     assert 0.45 * realised.dense < realised.realised <= 0.5 * realised.dense
+
+
+def test_means_are_computed_of_gates_that_may_open_alone(monkeypatch):
+    """They are integrals: of the millions that weights may have, they would take minutes."""
+    asked, mean = [], HardConcrete.mean.fget
+    monkeypatch.setattr(HardConcrete, "mean", property(lambda law: asked.append(law.log_alpha.numel()) or mean(law)))
+    sparsifier = with_gates("MLP", 0)
+    law = sparsifier.law
+    borderline = (law.estimate("eq13") == 0) & (law.prob_active >= BORDERLINE)
+    project_to(sparsifier, make_budgets(sparsifier, 0.5, "params"))
+    assert 0 < sum(asked) == borderline.sum() < sparsifier.num_gates
 
 
 def test_rounded_widths_fit_the_budget():

@@ -34,6 +34,40 @@ def test_double_precision_decides_where_single_precision_rounds():
         verify(one, other, x)
 
 
+class Beside(nn.Module):
+    """A layer whose result is a little off, and another output beside it."""
+
+    def __init__(self, off, beside):
+        super().__init__()
+        self.off, self.beside = off, beside
+
+    def forward(self, x):
+        return x * (1 + self.off), self.beside(x)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [lambda x: x.argmax(-1), lambda x: x.half(), lambda x: x > 0, torch.fft.fft],
+    ids=["whole numbers", "half precision", "truths", "complex"],
+)
+def test_each_output_has_the_tolerance_of_its_own_type(beside):
+    x = torch.randn(3, 8).double()
+    assert verify(Beside(0.0, beside), Beside(1e-12, beside), x) < 1e-9
+    with pytest.raises(VerificationError, match="more than 1e-09"):
+        verify(Beside(0.0, beside), Beside(1e-6, beside), x)
+
+
+def test_complex_outputs_may_be_rounded_otherwise():
+    class Turned(Beside):
+        def forward(self, x):
+            return torch.fft.fft(x * (1 + self.off))
+
+    x = torch.randn(3, 8)
+    assert 0 < verify(Turned(0.0, None), Turned(3e-6, None), x, tolerance=1e-4) < 1e-5
+    with pytest.raises(VerificationError, match="the outputs differ by"):
+        verify(Turned(0.0, None), Turned(1e-2, None), x)
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_numbers_that_are_none_are_seen_in_every_output(at):
     class Several(nn.Module):

@@ -57,6 +57,10 @@ KEEPS_UNITS = {
     "the largest of the others": lambda h: h + h.max(0, keepdim=True)[0] + h.median(0)[0] + h.argmax(0),
     "sorted over the others": lambda h: h.sort(0)[0] + h.topk(2, 0)[0].mean(0) + torch.var_mean(h, 0)[1],
     "others by number": lambda h: h[torch.tensor([3, 1, 0, 2])],
+    "a part of the others": lambda h: torch.cat([h[: h.shape[0] // 2], h[h.shape[0] // 2 :]]),
+    "narrowed from the end": lambda h: torch.cat([h.narrow(1, -4, 4), h.narrow(1, 0, 8)], 1),
+    "broadcast": lambda h: h[:, None].broadcast_to(4, 3, 12).mean(1),
+    "laid out flat": lambda h: h.unsqueeze(2).ravel().view(4, -1),
     "others gathered": lambda h: h.gather(0, h.argsort(0)),
 }
 
