@@ -124,8 +124,8 @@ def test_figure_4_shows_every_row_in_one_look_and_costs_where_there_are_gates():
     rows = [record("plain", macs=[None] * 4), record("λ = 0.001/N"), record("50 % of MACs")]
     figure = figure_4(rows, [record("50 % of MACs", share=0.4), record("dropout", macs=[None] * 4)])
     macs, _, loss, error = (lines(axes) for axes in figure.axes)
-    assert macs.keys() == {"without gates", "λ = 0.001/N", "50 % of MACs"}
-    assert lines(figure.axes[1]).keys() == {"without gates", "50 % of MACs"}
+    assert macs.keys() == {"without gates, with dropout or not", "λ = 0.001/N", "50 % of MACs"}
+    assert lines(figure.axes[1]).keys() == {"without gates, with dropout or not", "50 % of MACs"}
     assert loss.keys() == error.keys() == {row.row for row in rows}
     np.testing.assert_allclose(loss["plain"], rows[0].curves["loss"])
     np.testing.assert_allclose(error["plain"], 100 * np.array(rows[0].curves["error"]))
@@ -144,7 +144,7 @@ def test_figure_4_leaves_out_trainings_that_are_longer_than_most():
 def test_figure_4_gives_rows_that_differ_in_length_one_look():
     figure = figure_4([record("λ, the paper's setting in 60 epochs")], [record("λ, the paper's setting in 30 epochs")])
     assert {line.get_color() for axes in figure.axes for line in axes.lines} == {COLOURS[0], GREY}
-    assert legend_texts(figure) == {"λ, the paper's setting", "without gates"}
+    assert legend_texts(figure) == {"λ, the paper's setting, shortened", "without gates, with dropout or not"}
 
 
 def test_figure_4_shows_the_training_error_of_records_that_have_one():

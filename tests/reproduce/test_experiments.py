@@ -113,7 +113,7 @@ def test_trade_offs_are_drawn_with_the_papers_rows(tmp_path):
     assert len(drawn) == 4
     assert "another library" in svg
     table = tables.markdown(EXPERIMENTS["trade-off-lenet5"], records.read_all(tmp_path, "trade-off-lenet5"))
-    assert "| another library, 10% of MACs | – | 100 (10.0%) | 500 (10.0%) | 10.00 ± 0.00 | 1.00 |" in table
+    assert "| another library, 10% of MACs | – | 100 (10.0%) | 500 (10.0%) | 10.00 (2 runs) | 1.00 |" in table
 
 
 def test_the_page_has_the_tables_and_figures_of_its_folder(tmp_path):

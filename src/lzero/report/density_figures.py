@@ -46,7 +46,10 @@ def figure_c2(mlp_records: Sequence[Record], lenet_records: Sequence[Record]) ->
     for panel in axes[2:]:
         panel.set_xlabel("target density ε, %")
     seeds = [seeds for _, records, _ in halves for seeds in by_row(records, "").values()]
-    figure.suptitle(f"{told(seeds)}; numbers: the worst density reached, %", fontsize="medium")
+    figure.suptitle(
+        f"{told(seeds)}; numbers: the worst density expected at the end, before the last gates are closed, %",
+        fontsize="medium",
+    )
     return figure
 
 
@@ -58,7 +61,8 @@ def trade_off(
     """Error of the compacted network against what is left: a line for each method, and published (share, error) pairs.
 
     Errors and shares are from 0 to 1, as in records. A line goes through the means of its rows; both axes are
-    logarithmic, unless an error is 0, and as long as the means, not the intervals, need.
+    logarithmic, unless an error is 0, and as long as the means, not the intervals, need. Intervals that reach 0 say
+    nothing, and would hide what does: they are left out.
     """
     if cost not in get_args(Cost):
         raise ArgumentError.about("cost", expected=" or ".join(get_args(Cost)), got=repr(cost))
@@ -70,7 +74,7 @@ def trade_off(
     for k, (method, settings) in enumerate(rows.items()):
         by_size = sorted(settings.values(), key=lambda seeds: _mean_share(seeds, cost))
         line = course([_mean_share(seeds, cost) for seeds in by_size], [_errors(seeds) for seeds in by_size])
-        draw(axes, line, method, k, marker="o")
+        draw(axes, line.above_zero(), method, k, marker="o")
         heights += line.mean
     if points:
         _draw_points(axes, points)
@@ -80,7 +84,7 @@ def trade_off(
         axes.set(yscale="log", ylim=(MARGIN * min(heights), max(heights) / MARGIN))
         log_ticks(axes.yaxis)
     every = [seeds for settings in rows.values() for seeds in settings.values()]
-    shared_legend(figure, told(every), place="outside right upper")
+    shared_legend(figure, f"{told(every)}, where that stays above 0", place="outside right upper")
     return figure
 
 
@@ -117,7 +121,7 @@ def _draw_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
     axes.plot([], [], " ", label="published:")
     for k, (label, (share, error)) in enumerate(points.items()):
         (point,) = axes.plot(100 * share, 100 * error, MARKERS[k % len(MARKERS)], label=label)
-        point.set(color=GREY, markerfacecolor="none", markersize=9, markeredgewidth=1.6)
+        point.set(color=GREY, markerfacecolor="none", markersize=9, markeredgewidth=1.6, zorder=3)
 
 
 def _density(record: Record) -> float:

@@ -33,7 +33,8 @@ DASHES = ("-", "--")  # by turns, so that of two lines on one another both are s
 GREY = "#808080"
 LIGHT, DARK = ("#1f2328", "#ffffff"), ("#e6edf3", "#0d1117")  # ink and paper
 Place = Literal["outside lower center", "outside right upper"]
-NARROW = 10.0  # the ratio of largest to smallest below which a logarithmic axis needs more ticks
+# The ratio of largest to smallest below which a logarithmic axis has these ticks in each decade.
+TICKS = {10.0: (1, 1.5, 2, 3, 5, 7), 100.0: (1, 2, 3, 5), float("inf"): (1, 2, 5)}
 FORMATS = (".svg", ".png")
 
 
@@ -52,7 +53,9 @@ def draw(axes: Axes, course: Course, label: str, k: int, marker: str = "") -> No
     colour, dash = COLOURS[k % len(COLOURS)], DASHES[(k + k // len(COLOURS)) % len(DASHES)]
     dots = {"marker": marker} if marker else {"marker": ".", "markevery": course.alone} if course.alone else {}
     axes.plot(course.places, course.mean, dash, color=colour, label=label, **dots)
-    if course.has_band:
+    if course.has_band and len(course.places) == 1:
+        axes.errorbar(course.places, course.mean, course.half, color=colour, capsize=3)
+    elif course.has_band:
         low = [mean - half for mean, half in zip(course.mean, course.half, strict=True)]
         high = [mean + half for mean, half in zip(course.mean, course.half, strict=True)]
         axes.fill_between(course.places, low, high, color=colour, alpha=0.2, linewidth=0)
@@ -82,7 +85,7 @@ def shared_legend(figure: Figure, title: str, *, place: Place = "outside lower c
 def log_ticks(axis: Axis) -> None:
     """On a logarithmic axis 1, 2, 5, 10 …, and more of them on a short one, written as people write them."""
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if high < NARROW * low else (1, 2, 5)))
+    axis.set_major_locator(LogLocator(subs=next(ticks for ratio, ticks in TICKS.items() if high < ratio * low)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

@@ -66,8 +66,6 @@ def _draw_means(axes: Axes) -> None:
     hard = HardConcrete(log_alpha, BETA)
     axes.plot(log_alpha, Rectified(BinaryConcrete(log_alpha, BETA)).mean, color=BLUE, label="E[s], concrete")
     axes.plot(log_alpha, hard.mean, color=ORANGE, label="E[z], hard concrete")
-    axes.plot(
-        log_alpha, hard.estimate("median"), color=GREY, linestyle="--", label="the same without noise: the median"
-    )
+    axes.plot(log_alpha, hard.estimate("median"), color=GREY, linestyle="--", label="without noise: the median")
     axes.set(xlabel="log α", ylabel="value of the gate", title=f"(b) over the location, β = {BETA}")
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(frameon=False, loc="lower right", fontsize="small")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lzero.errors import LzeroError
@@ -20,7 +20,8 @@ STUDENT = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-ENOUGH = 3  # runs for a band: that of two is 13 times as wide as they differ, and would hide every other line
+ENOUGH = 3  # runs for an interval: that of two is 13 times as wide as they differ
+ONE_RUN = " (one run)"
 
 
 def interval(numbers: Sequence[float]) -> float | None:
@@ -34,6 +35,16 @@ def interval(numbers: Sequence[float]) -> float | None:
         return None
     quantile = STUDENT[count - 2] if count - 2 < len(STUDENT) else 1.96
     return quantile * statistics.stdev(numbers) / math.sqrt(count)
+
+
+def spread(numbers: Sequence[float]) -> str:
+    """How sure a mean is, in words behind it: its interval where there are enough runs, else how many there are.
+
+    >>> spread([1.0]), spread([1.0, 2.0]), spread([1.0, 2.0, 3.0])
+    (' (one run)', ' (2 runs)', ' ± 2.48')
+    """
+    half = interval(numbers) if len(numbers) >= ENOUGH else None
+    return f" ± {half:.2f}" if half is not None else f" ({len(numbers)} runs)" if len(numbers) > 1 else ONE_RUN
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,11 @@ class Course:
     def has_band(self) -> bool:
         """Whether there is an interval anywhere; one or two seeds have none."""
         return not all(math.isnan(number) for number in self.half)
+
+    def above_zero(self) -> Course:
+        """The same without intervals that reach 0."""
+        halves = [half if half < mean else math.nan for mean, half in zip(self.mean, self.half, strict=True)]
+        return replace(self, half=halves)
 
     @property
     def alone(self) -> list[int]:

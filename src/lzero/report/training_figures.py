@@ -57,8 +57,8 @@ def figure_4(cifar10_records: Sequence[Record], cifar100_records: Sequence[Recor
         epochs(axes)
     for axes, title in ((macs, "(a) CIFAR-10, computation"), (macs_of_100, "(b) CIFAR-100, computation")):
         axes.set_title(title)
-    for axes, what in ((training, learnt), (error, "test error")):
-        axes.set_title(f"(c) CIFAR-10, {what}")
+    for axes, title in ((training, f"(c) CIFAR-10, {learnt}"), (error, "(d) CIFAR-10, test error")):
+        axes.set_title(title)
     shared_legend(figure, told(seeds for rows in found for seeds in rows.values()), columns=2)
     return figure
 
@@ -114,7 +114,7 @@ def _draw_cifar_macs(axes: Axes, rows: Rows) -> None:
         axes, {label: [seed for seed in seeds if _has(seed, "macs")] for label, seeds in rows.items()}, _expected_macs
     )
     dense = next(seed.dense_macs for seeds in rows.values() for seed in seeds)
-    level(axes, dense, "without gates")
+    level(axes, dense, "without gates, with dropout or not")
     _macs_axis(axes)
 
 
@@ -134,7 +134,7 @@ def _not_longer_than_most(rows: Rows) -> Rows:
     """The rows with as many epochs as most rows have, or fewer; how many is no part of their names."""
     common = Counter(records[0].epochs for records in rows.values()).most_common(1)[0][0]
     kept = {label: records for label, records in rows.items() if records[0].epochs <= common}
-    return {LENGTH.sub("", label): records for label, records in kept.items()}
+    return {LENGTH.sub(", shortened", label): records for label, records in kept.items()}
 
 
 def _macs_axis(axes: Axes) -> None:

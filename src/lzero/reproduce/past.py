@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
-from lzero.report.seeds import interval
+from lzero.report.seeds import ONE_RUN, spread
 from lzero.reproduce.tables import Line, against_the_largest, as_markdown, published_error, published_params
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 TITLE = "At the size, and at the error, of each published network"
 FOOT = "Sizes at an error are read between the two networks of ours beside it."
-ONE_RUN = " (one run)"
 COLUMNS = ("published", "its size", "its error %", "ours, no larger: error %", "ours, no worse: size")
 
 
@@ -90,8 +89,8 @@ def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
         return "none"
     worse, better = by_size[max(0, good - 1)], by_size[good]
     size = _between(worse, better, theirs.error) if good else better.size
-    spread = ONE_RUN if ONE_RUN in (worse.spread, better.spread) else ""
-    return f"{'' if good else 'at most '}{_short(size)} ({size / theirs.size:.0%}){spread}".replace("%", " %")
+    note = ONE_RUN if ONE_RUN in (worse.spread, better.spread) else ""
+    return f"{'' if good else 'at most '}{_short(size)} ({size / theirs.size:.0%}){note}".replace("%", " %")
 
 
 def _between(worse: Point, better: Point, error: float) -> float:
@@ -106,8 +105,7 @@ def _of(row: Row, records: Sequence[Record]) -> list[Record]:
 def _mean(experiment: Experiment, seeds: Sequence[Record]) -> Point:
     size = statistics.mean(seed.params if experiment.network else seed.macs for seed in seeds)
     errors = [100 * seed.error for seed in seeds]
-    half = interval(errors)
-    return Point(size, statistics.mean(errors), ONE_RUN if half is None else f" ± {half:.2f}")
+    return Point(size, statistics.mean(errors), spread(errors))
 
 
 def _short(size: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lzero.report.paper_networks import architecture_share
-from lzero.report.seeds import interval
+from lzero.report.seeds import spread
 from lzero.reproduce.rows import Published, Row
 
 if TYPE_CHECKING:
@@ -153,9 +153,7 @@ def _width(record: Record, layer: str) -> int:
 
 
 def _percent(errors: Sequence[float]) -> str:
-    spread = interval([100 * error for error in errors])
-    mean = f"{100 * statistics.mean(errors):.2f}"
-    return mean if spread is None else f"{mean} ± {spread:.2f}"
+    return f"{100 * statistics.mean(errors):.2f}{spread([100 * error for error in errors])}"
 
 
 def _share(numbers: Sequence[int], dense: int) -> str:
