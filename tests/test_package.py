@@ -16,9 +16,9 @@ SOURCE = ROOT / "src" / "lzero"
 ORDER = [
     "tensors", "traceless", "laws", "gates", "layers", "attention", "structure", "bank", "attach", "gating",
     "wiring", "plan", "decision", "surgery", "verify", "proof", "patch", "graph", "cutting", "swapping", "trial",
-    "shrink", "costs", "attachment", "sparsifier", "sparsify", "budgets", "search", "projection", "objectives",
-    "compact", "preview", "measure", "latency", "provenance", "subnetwork", "storage", "formats", "export", "data",
-    "zoo", "recipes", "training", "report", "reproduce", "cli",
+    "shrink", "costs", "attachment", "sparsifier", "sparsify", "per_structure", "budgets", "search", "projection",
+    "objectives", "compact", "preview", "measure", "latency", "provenance", "subnetwork", "storage", "formats",
+    "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "files"}
 

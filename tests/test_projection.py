@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -50,6 +50,7 @@ def likeliest(sparsifier, gates):
 
 
 @settings(max_examples=60, deadline=None)
+@example(name="DenseNet", seed=4951, cost="macs", place=0.0078125, round_to=4)  # less is left with more open
 @given(
     name=st.sampled_from(FAMILIES),
     seed=st.integers(0, 10_000),

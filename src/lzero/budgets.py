@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
@@ -12,7 +12,7 @@ from lzero.costs import Cost, decided_alive, expected_alive, gates_of_alive
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
-from lzero.tensors import outside_inference_mode
+from lzero.per_structure import PerStructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lzero.decision import Decision
     from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.frozen import Structure
 
 Target = float | int | str
 Per = Literal["model", "layer"]
@@ -56,19 +55,19 @@ class Meter:
     def __init__(self, sparsifier: Sparsifier, cost: Cost, groups: Sequence[tuple[str, ...]] = ((),)) -> None:
         self.cost, self.groups, self._sparsifier = check_cost(cost), tuple(groups), sparsifier
         self.dense = self._dense()
-        self._scale: tuple[Structure, torch.device, Callable[[Tensor], Tensor]] | None = None
+        self._scale = PerStructure(sparsifier, self._make)
 
     def shares(self, probability: Tensor) -> Tensor:
         """The cost as shares of dense, `[groups]`, when gates are open with the given probability; differentiable."""
-        scale = self._made_for(probability.device)
-        return scale(probability if self.cost == "l0" else expected_alive(self._sparsifier, probability))
+        alive = probability if self.cost == "l0" else expected_alive(self._sparsifier, probability)
+        return self._scale(probability.device)(alive)
 
     @torch.no_grad()
     def realised(self, decision: Decision) -> Tensor:
         """The cost of the network a decision leaves, exactly, `[groups]` in float64 on the CPU."""
         is_open = (decision.gates > 0).double().cpu()
         alive = is_open if self.cost == "l0" else decided_alive(self._sparsifier, decision)
-        return self._made_for(alive.device)(alive)
+        return self._scale(alive.device)(alive)
 
     def marginals(self, decision: Decision) -> Tensor:
         """What each gate adds when it opens, or saves when it closes, all else as decided, `[groups, gates]`."""
@@ -76,28 +75,18 @@ class Meter:
         is_l0 = self.cost == "l0"
         alive = torch.ones(gates, dtype=torch.float64) if is_l0 else decided_alive(self._sparsifier, decision)
         with torch.enable_grad():
-            shares = self._made_for(alive.device)(alive.requires_grad_())
+            shares = self._scale(alive.device)(alive.requires_grad_())
             rows = torch.stack([torch.autograd.grad(share, alive, retain_graph=True)[0] for share in shares])
         return rows if is_l0 else gates_of_alive(self._sparsifier, rows)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scale": None}
-
-    def _made_for(self, device: torch.device) -> Callable[[Tensor], Tensor]:
-        """The function from gates, or from units and columns, to shares: made anew where the model has shrunk."""
-        structure = self._sparsifier.structure
-        if self._scale is None or self._scale[0] is not structure or self._scale[1] != device:
-            make = self._l0_scale if self.cost == "l0" else self._cost_scale
-            with outside_inference_mode():  # what is kept must serve a training too
-                self._scale = structure, device, make(device)
-        return self._scale[2]
+    def _make(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """The function from gates, or from units and columns, to shares."""
+        return self._l0_scale(device) if self.cost == "l0" else self._cost_scale(device)
 
     def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         sparsifier, count = self._sparsifier, len(self.groups)
         gates = [torch.arange(g.start, g.stop) for names in self.groups for g in _chosen(sparsifier, names)]
-        slots = [
-            torch.full((g.stop - g.start,), k) for k, ns in enumerate(self.groups) for g in _chosen(sparsifier, ns)
-        ]
+        slots = [torch.full((g.size,), k) for k, ns in enumerate(self.groups) for g in _chosen(sparsifier, ns)]
         gate, slot = torch.cat(gates), torch.cat(slots)
         weights = (sparsifier.l0_weights[gate] / self.dense[slot]).to(device)
         gate, slot = gate.to(device), slot.to(device)

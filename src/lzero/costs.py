@@ -71,8 +71,7 @@ class Costs:
     def __init__(self, sparsifier: Sparsifier, structure: Structure | None = None) -> None:
         structure = structure or sparsifier.structure
         self._columns = column_spans(sparsifier)
-        self._one = structure.num_units + sum(stop - start for start, stop in self._columns.values())
-        self.num_alive = self._one
+        self.num_alive = structure.num_units + sum(stop - start for start, stop in self._columns.values())
         self._spans = [structure.span(site) for site in structure.sites]
         self._sites = [site.name for site in structure.sites]
         self._tables: list[Ids] = []
@@ -96,7 +95,7 @@ class Costs:
             owners.append(owner)
             constant, row = 1.0, []
             for units, reader in product:
-                table = self._members(units, reader)
+                table = self.members(units, reader)
                 if table is None:
                     constant *= len(units)
                 else:
@@ -108,11 +107,15 @@ class Costs:
         factors = torch.tensor(padded, dtype=torch.int64).reshape(len(rows), longest)
         return Terms(factors, torch.tensor(constants, dtype=torch.float64), tuple(owners))
 
-    def _members(self, units: Ids, reader: Slice | None) -> Ids | None:
-        table = np.where(units == NONE, self._one, units)
+    def members(self, units: Ids, reader: Slice | None) -> Ids | None:
+        """Who must be alive at each position of a dimension, one past the last for nobody; None where it is so in all.
+
+        `units` is its table, `reader` the place of its columns.
+        """
+        table = np.where(units == NONE, self.num_alive, units)
         if reader in self._columns:
             table = np.concatenate([table, np.arange(*self._columns[reader])[:, None]], axis=1)
-        return table if (table != self._one).any() else None
+        return table if (table != self.num_alive).any() else None
 
     def _number(self, table: Ids) -> int:
         key = np.ascontiguousarray(table).tobytes() + bytes(str(table.shape), "ascii")
@@ -123,7 +126,7 @@ class Costs:
 
     def _widths(self) -> Widths:
         arity = max((table.shape[1] for table in self._tables), default=1)
-        members = [np.pad(t, ((0, 0), (0, arity - t.shape[1])), constant_values=self._one) for t in self._tables]
+        members = [np.pad(t, ((0, 0), (0, arity - t.shape[1])), constant_values=self.num_alive) for t in self._tables]
         width_of = np.repeat(np.arange(len(self._tables)), [len(table) for table in self._tables])
         empty = np.empty((0, arity), dtype=np.int64)
         return Widths(torch.tensor(np.concatenate([empty, *members])), torch.tensor(width_of), len(self._tables))
@@ -173,8 +176,8 @@ def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
     spans, start = {}, sparsifier.structure.num_units
     for group in sparsifier.groups:
         if group.columns is not None:
-            spans[group.columns] = (start, start + group.stop - group.start)
-            start += group.stop - group.start
+            spans[group.columns] = (start, start + group.size)
+            start += group.size
     return spans
 
 
@@ -186,6 +189,12 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
     return torch.cat([units, *(probability[g.span] for g in sparsifier.groups if g.columns)])
 
 
+def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
+    """The same for a decision: 0 or 1, in double precision."""
+    columns = [decision.columns[g.columns] for g in sparsifier.groups if g.columns]
+    return torch.tensor(np.concatenate([decision.units, *columns]), dtype=torch.float64)
+
+
 def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
     """Numbers for units and columns, `[…, alive]`, as numbers for gates, `[…, gates]`; 0 for the gates of weights."""
     gates = values.new_zeros(*values.shape[:-1], sparsifier.num_gates)
@@ -193,12 +202,6 @@ def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
         if group.elements is None:
             gates[..., group.span] = values[..., sparsifier.costs.span_of(group)]
     return gates
-
-
-def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
-    """The same, 0 or 1, for a decision."""
-    columns = [decision.columns[g.columns] for g in sparsifier.groups if g.columns]
-    return torch.tensor(np.concatenate([decision.units, *columns]), dtype=torch.float64)
 
 
 def l0_weights(sparsifier: Sparsifier) -> Tensor:

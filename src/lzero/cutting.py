@@ -55,7 +55,7 @@ class History:
         }
         return cls(plan.get("dense", shapes), {**known, **sites}, plan.get("attributes", {}))
 
-    def is_of(self, model: nn.Module) -> bool:
+    def is_cut(self, model: nn.Module) -> bool:
         """Whether this model is smaller than the dense one."""
         shapes = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
         return any(shapes.get(name) != shape for name, shape in self.dense.items())

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from lzero.errors import ArgumentError, LzeroError
 from lzero.laws import BinaryConcrete, Estimator, HardConcrete
+from lzero.laws.hard_concrete import BETA, GAMMA, ZETA
 from lzero.tensors import at_least_single
 
 DEFAULT_KEEP_RATE = 0.95  # gates must start mostly open, or units close before the network has learned anything
@@ -44,9 +45,9 @@ class Gate(nn.Module):
         *,
         keep_rate: float | None = None,
         prob_active: float | None = None,
-        beta: float = 2 / 3,
-        gamma: float = -0.1,
-        zeta: float = 1.1,
+        beta: float = BETA,
+        gamma: float = GAMMA,
+        zeta: float = ZETA,
         estimator: Estimator = "eq13",
         device: torch.device | str | None = None,
     ) -> None:

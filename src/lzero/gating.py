@@ -33,6 +33,11 @@ class GateGroup:
     elements: str | None = None
 
     @property
+    def size(self) -> int:
+        """How many gates it has."""
+        return self.stop - self.start
+
+    @property
     def span(self) -> slice:
         """Where its gates are in the flat vector."""
         return slice(self.start, self.stop)

@@ -76,7 +76,7 @@ def step(forward: Callable[..., Any], model: nn.Module, inputs: tuple[Any, ...])
     torch.autograd.grad(losses, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
 
 
-def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int = 9) -> dict[str, float]:
+def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """The median time of each case over interleaved repeats, after one warm-up round."""
     if repeats < 1:
         raise ArgumentError.about("repeats", expected="a number from 1", got=repeats)

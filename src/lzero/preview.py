@@ -42,7 +42,7 @@ def preview(
     with torch.no_grad():
         for group in trial.groups:
             spread = low + (high - low) * torch.rand((), generator=generator)
-            drawn = OPEN + spread * torch.randn(group.stop - group.start, generator=generator)
+            drawn = OPEN + spread * torch.randn(group.size, generator=generator)
             trial.log_alpha[group.span] = drawn.to(trial.log_alpha.device)
     project(trial.model, target, cost, round_to=round_to)
     return compact(trial.model, round_to=round_to)

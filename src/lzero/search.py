@@ -184,13 +184,18 @@ class Search:
     def _open_blocks(self, candidates: Tensor) -> None:
         """Open gates of one group at a time: what fills up a width that is kept anyway, then whole blocks."""
         for group in self.sparsifier.groups:
-            block = self._likeliest(candidates, group)
-            if self.fits(trial := self._with(block[: self._slack(group)])):
-                self.is_open = trial
+            self._open_if_it_fits(self._likeliest(candidates, group)[: self._slack(group)])
         blocks = sorted(self._blocks(candidates), key=lambda block: -float(self.mass[block].sum()))
-        for block in (*blocks, *(block[:1] for block in blocks)):  # alone one may fit, where others wake what it reads
-            if self.fits(trial := self._with(block)):
-                self.is_open = trial
+        waiting = [*blocks, *(block[:1] for block in blocks)]  # alone one may fit, where others wake what it reads
+        # One that opens may make room for others: it may take the place of units that were kept against emptiness.
+        while len(left := [block for block in waiting if not self._open_if_it_fits(block)]) < len(waiting):
+            waiting = left
+
+    def _open_if_it_fits(self, block: Tensor) -> bool:
+        trial = self._with(block)
+        if fits := self.fits(trial):
+            self.is_open = trial
+        return fits
 
     def _slack(self, group: GateGroup) -> int:
         """How many more units of this group are kept than are open."""

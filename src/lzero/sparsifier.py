@@ -297,7 +297,7 @@ class Sparsifier:
         self._release()
         del self.model._parameters[LOG_ALPHA]
         del self.model.__dict__["_lzero_sparsifier"]
-        if self.history.is_of(self.model):  # so that it can be saved, and loaded into the dense model
+        if self.history.is_cut(self.model):  # so that it can be saved, and loaded into the dense model
             self.model.__dict__[PLAN] = json.dumps(self.history.as_dict())
         return self.model
 

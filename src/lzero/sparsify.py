@@ -27,6 +27,7 @@ from lzero.gating import (
     inputs_of,
     unit_groups,
 )
+from lzero.laws.hard_concrete import BETA, GAMMA, ZETA
 from lzero.layers import IndexedLinear
 from lzero.plan import Plan
 from lzero.sparsifier import Sparsifier
@@ -57,9 +58,9 @@ def sparsify(
     exclude: Globs = INNER,
     inputs: bool = False,
     keep_rate: float | Mapping[str, float] = DEFAULT_KEEP_RATE,
-    beta: float = 2 / 3,
-    gamma: float = -0.1,
-    zeta: float = 1.1,
+    beta: float = BETA,
+    gamma: float = GAMMA,
+    zeta: float = ZETA,
     estimator: Estimator = "eq13",
 ) -> Sparsifier:
     """Put a gate on every removable unit of a model, in place.
@@ -155,7 +156,7 @@ def _initial(groups: list[GateGroup], keep_rate: float | Mapping[str, float], ba
     rates = {name: globs[glob] for glob, names in matches.items() for name in names}
 
     def start(group: GateGroup) -> Tensor:
-        rate, size = rates.get(group.name, DEFAULT_KEEP_RATE), group.stop - group.start
+        rate, size = rates.get(group.name, DEFAULT_KEEP_RATE), group.size
         gate = Gate(size, keep_rate=rate, beta=bank.beta, gamma=bank.gamma, zeta=bank.zeta, estimator=bank.estimator)
         return gate.log_alpha.detach()
 

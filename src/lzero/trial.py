@@ -162,9 +162,8 @@ def _partly_closed(sparsifier: Sparsifier, only: GateGroup | None = None, *, til
     trial, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for group, share in zip(trial.groups, cycle(SHARES), strict=False):
-            size = group.stop - group.start
-            order = torch.rand(size, generator=generator) + tilt * torch.linspace(0, 1, size)
-            closed = order.argsort()[max(1, round(share * size)) :].to(trial.log_alpha.device)
+            order = torch.rand(group.size, generator=generator) + tilt * torch.linspace(0, 1, group.size)
+            closed = order.argsort()[max(1, round(share * group.size)) :].to(trial.log_alpha.device)
             trial.log_alpha[group.span] = 100.0
             if only is None or group.start == only.start:
                 trial.log_alpha[group.span][closed] = -100.0

@@ -61,7 +61,7 @@ def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
     tables = gate_tables(sparsifier)
     elements = [group for group in sparsifier.groups if group.elements]
     bank.sizes = [len(table) for table in tables.values()]
-    bank.element_sizes = [group.stop - group.start for group in elements]
+    bank.element_sizes = [group.size for group in elements]
     index = torch.as_tensor(_stacked(list(tables.values()), sparsifier.num_gates))
     bank.index = index if sparsifier.log_alpha.is_meta else index.to(sparsifier.log_alpha.device)
     dims: dict[str, dict[int, int]] = {}

@@ -14,6 +14,8 @@ from lzero.laws.checks import Parameter, log, require
 from lzero.laws.concrete import BinaryConcrete
 from lzero.laws.rectified import Estimator, Rectified
 
+BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # the papers' temperature and stretch
+
 
 class HardConcrete(Rectified):
     r"""A binary concrete stretched to (γ, ζ) and rectified: a gate that is exactly 0 or 1 with positive probability.
@@ -41,9 +43,9 @@ class HardConcrete(Rectified):
     def __init__(
         self,
         log_alpha: Tensor,
-        beta: Parameter = 2 / 3,
-        gamma: Parameter = -0.1,
-        zeta: Parameter = 1.1,
+        beta: Parameter = BETA,
+        gamma: Parameter = GAMMA,
+        zeta: Parameter = ZETA,
         validate_args: bool | None = None,
     ) -> None:
         super().__init__(BinaryConcrete(log_alpha, beta, gamma, zeta, validate_args), validate_args)

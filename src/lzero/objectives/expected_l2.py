@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from lzero.costs import column_spans, expected_alive
+from lzero.costs import expected_alive
+from lzero.per_structure import PerStructure
 from lzero.structure.sites import Slice
-from lzero.structure.units import NONE
-from lzero.tensors import last_product, outside_inference_mode
+from lzero.tensors import last_product
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.frozen import Structure
 
 
 class ExpectedL2:
@@ -28,7 +26,7 @@ class ExpectedL2:
 
     def __init__(self, sparsifier: Sparsifier) -> None:
         self._sparsifier = sparsifier
-        self._tables: tuple[Structure, torch.device, dict[str, dict[int, Tensor]]] | None = None
+        self._tables = PerStructure(sparsifier, self._make)
 
     def __call__(self, probability: Tensor) -> Tensor:
         """The expectation when gates are open with the given probability."""
@@ -38,7 +36,7 @@ class ExpectedL2:
         parameters = dict(sparsifier.model.named_parameters())
         total = probability.new_zeros(())
         own = {group.elements: group for group in sparsifier.groups if group.elements}
-        tables = self._made_for(probability.device)
+        tables = self._tables(probability.device)
         for name in {**tables, **own}:
             squares = parameters[name].square()
             for dim, members in tables.get(name, {}).items():
@@ -52,33 +50,20 @@ class ExpectedL2:
     def names(self) -> set[str]:
         """The weights it is about."""
         own = {group.elements for group in self._sparsifier.groups if group.elements}
-        return own | set(self._made_for(self._sparsifier.log_alpha.device))
-
-    def _made_for(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
-        structure = self._sparsifier.structure
-        if self._tables is None or self._tables[0] is not structure or self._tables[1] != device:
-            check_parts(self._sparsifier)
-            with outside_inference_mode():  # what is kept must serve a training too
-                self._tables = structure, device, self._make(device)
-        return self._tables[2]
+        return own | set(self._tables(self._sparsifier.log_alpha.device))
 
     def _make(self, device: torch.device) -> dict[str, dict[int, Tensor]]:
         """For each weight that units or columns can remove, who must be alive at each position of its dimensions."""
         sparsifier = self._sparsifier
-        structure, columns = sparsifier.structure, column_spans(sparsifier)
-        names = {name for name, _ in sparsifier.model.named_parameters()}
-        one, tables = sparsifier.costs.num_alive, {}
-        gated = sparsifier.gates_units
-        for name, dims in structure.tensors.items():
+        check_parts(sparsifier)
+        names, tables = {name for name, _ in sparsifier.model.named_parameters()}, {}
+        for name, dims in sparsifier.structure.tensors.items():
             if name not in names or len(dims) < 2:
                 continue
             mine = {}
             for dim, units in enumerate(dims):
-                table = np.where(units == NONE, one, units) if gated else np.full((len(units), 0), one)
-                where = Slice(name, dim)
-                if where in columns:
-                    table = np.concatenate([table, np.arange(*columns[where])[:, None]], axis=1)
-                if (table != one).any():
+                gated = units if sparsifier.gates_units else units[:, :0]
+                if (table := sparsifier.costs.members(gated, Slice(name, dim))) is not None:
                     mine[dim] = torch.as_tensor(table, device=device)
             if mine:
                 tables[name] = mine

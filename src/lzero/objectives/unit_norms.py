@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from lzero.tensors import outside_inference_mode
+from lzero.per_structure import PerStructure
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
-    from lzero.structure.frozen import Structure
     from lzero.structure.sites import Slice
 
 TINY = 1e-20  # the square of a norm that counts as 0, where it has no gradient
@@ -44,7 +43,7 @@ class UnitNorms:
 
     def __init__(self, sparsifier: Sparsifier) -> None:
         self._sparsifier = sparsifier
-        self._layers: tuple[Structure, torch.device, list[Layer]] | None = None
+        self._layers = PerStructure(sparsifier, self._make)
 
     def total(self) -> Tensor:
         r"""$\sum_g \sqrt{|g|}\,\lVert\theta_g\rVert_2$; a unit has one group of weights in every layer it touches."""
@@ -58,7 +57,9 @@ class UnitNorms:
         To scale one up and the other down changes nothing, and no group loses all its units before another does.
         """
         squares, sizes = self._squares()
-        makes = torch.tensor([layer.makes for layer in self._made()], device=squares.device)
+        makes = torch.tensor(
+            [layer.makes for layer in self._layers(self._sparsifier.log_alpha.device)], device=squares.device
+        )
         norms = torch.ones_like(squares[0])
         for side in (makes, ~makes):
             total, count = squares[side].sum(0), sizes[side].sum(0)
@@ -69,19 +70,16 @@ class UnitNorms:
 
     def _squares(self) -> tuple[Tensor, Tensor]:
         """Sums of squares, and how many there are, `[layers, gates]`."""
-        layers, parameters = self._made(), dict(self._sparsifier.model.named_parameters())
+        layers, parameters = (
+            self._layers(self._sparsifier.log_alpha.device),
+            dict(self._sparsifier.model.named_parameters()),
+        )
         squares = [layer.squares(parameters[layer.where.tensor]) for layer in layers]
         return torch.stack(squares), torch.stack([layer.sizes for layer in layers])
 
-    def _made(self) -> list[Layer]:
-        """The layers of this model: found anew where it has shrunk or moved."""
-        structure, device = self._sparsifier.structure, self._sparsifier.log_alpha.device
-        if self._layers is None or self._layers[0] is not structure or self._layers[1] != device:
-            check_parts(self._sparsifier)
-            with outside_inference_mode():  # what is kept must serve a training too
-                found = [layer for group in self._sparsifier.groups for layer in self._find(group, device)]
-            self._layers = structure, device, found
-        return self._layers[2]
+    def _make(self, device: torch.device) -> list[Layer]:
+        check_parts(self._sparsifier)
+        return [layer for group in self._sparsifier.groups for layer in self._find(group, device)]
 
     def _find(self, group: GateGroup, device: torch.device) -> Iterator[Layer]:
         structure, count = self._sparsifier.structure, self._sparsifier.num_gates

@@ -65,7 +65,7 @@ class VariationalBound(Objective):
         if isinstance(self._prior, Rectified):
             return self._prior
         log_alpha = self.sparsifier.log_alpha
-        parts = [log_alpha.new_full((g.stop - g.start,), self._prior[g.name]) for g in self.sparsifier.groups]
+        parts = [log_alpha.new_full((g.size,), self._prior[g.name]) for g in self.sparsifier.groups]
         return self.sparsifier.bank.law(torch.cat(parts))
 
     def forward(self) -> Tensor:
