@@ -184,18 +184,27 @@ class Search:
     def _open_blocks(self, candidates: Tensor) -> None:
         """Open gates of one group at a time: what fills up a width that is kept anyway, then whole blocks."""
         for group in self.sparsifier.groups:
-            self._open_if_it_fits(self._likeliest(candidates, group)[: self._slack(group)])
+            if self.fits(trial := self._with(self._likeliest(candidates, group)[: self._slack(group)])):
+                self.is_open = trial
         blocks = sorted(self._blocks(candidates), key=lambda block: -float(self.mass[block].sum()))
         waiting = [*blocks, *(block[:1] for block in blocks)]  # alone one may fit, where others wake what it reads
-        # One that opens may make room for others: it may take the place of units that were kept against emptiness.
-        while len(left := [block for block in waiting if not self._open_if_it_fits(block)]) < len(waiting):
-            waiting = left
+        while waiting:
+            waiting = self._open_of(waiting)
 
-    def _open_if_it_fits(self, block: Tensor) -> bool:
-        trial = self._with(block)
-        if fits := self.fits(trial):
-            self.is_open = trial
-        return fits
+    def _open_of(self, blocks: list[Tensor]) -> list[Tensor]:
+        """Open those that fit, in this order; of the others those that may fit now are returned.
+
+        That is so where one that opened made room, as it took the place of units that were kept against emptiness.
+        """
+        before, others, made_room = self.shares(self.is_open), [], False
+        for block in blocks:
+            after = self.shares(trial := self._with(block))
+            if self._violated(after).any():
+                others.append(block)
+            else:
+                made_room = made_room or bool((after < before).any())
+                self.is_open, before = trial, after
+        return others if made_room else []
 
     def _slack(self, group: GateGroup) -> int:
         """How many more units of this group are kept than are open."""
