@@ -389,3 +389,17 @@ def test_help_says_what_may_be_given(run):
     for command in ("plan", "measure", "bench", "compact", "export"):
         assert command in run("--help").output
         assert "--input" in run(command, "--help").output
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+def test_paths_are_printed_as_they_are(command, run):
+    """Brackets are part of a name: rich would read markup in them, and leave them out."""
+    short = "--set", "training.epochs=1", "--set", "gates.units=none", "--set", "objective.kind=none"
+    over = ("--over", "optimizer.lr=0.01", "--workers", "1") if command == "sweep" else ("--resume",)
+    result = run(command, "digits", "--out", "runs/[red]x", *over, *short, "--accelerator", "cpu")
+    assert result.exit_code == 0, result.output
+    told = {
+        "train": ["runs/[red]x: no run", "network: runs/[red]x/model.safetensors", "report:  runs/[red]x/report.html"],
+        "sweep": ["All rows: runs/[red]x/sweep.json"],
+    }[command]
+    assert all(line in result.output for line in told)

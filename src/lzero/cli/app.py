@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 app = typer.Typer(name="lzero", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """Print one line exactly as it is: paths and names may have brackets, which would be taken for markup."""
+    console.print(text, style=style, highlight=False, soft_wrap=True, markup=False)
+
+
 @contextmanager
 def errors_for_people() -> Iterator[None]:
     """Print an error of ours as one line, without a traceback, and exit with 1."""
     try:
         yield
     except LzeroError as error:
-        Console(stderr=True).print(f"lzero: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        say(Console(stderr=True), f"lzero: {error}", style="red")
         raise typer.Exit(code=1) from error
 
 
@@ -39,7 +44,7 @@ def warnings_for_people(console: Console) -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
             if issubclass(category, BudgetWarning):
-                console.print(f"lzero: {message}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+                say(console, f"lzero: {message}", style="yellow")
             else:
                 shown(message, category, *rest)
 

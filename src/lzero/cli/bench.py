@@ -13,7 +13,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from lzero.budgets import UNITS, check_cost, make_budgets
-from lzero.cli.app import app, errors_for_people
+from lzero.cli.app import app, errors_for_people, say
 from lzero.cli.source import AsJson, Exclude, Include, Input, Name, Source, Weights, find, target_of
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import latency, machine, step_latency
@@ -98,12 +98,10 @@ def bench_command(
         typer.echo(json.dumps(told, indent=2))
         return
     console = Console()
-    console.print(f"{machine(device)}; times over those of the dense network", soft_wrap=True, highlight=False)
+    say(console, f"{machine(device)}; times over those of the dense network")
     console.print(_table(cases))
     if missing:
-        console.print(
-            f"No network in multiples of {', '.join(map(str, missing))} is within the budget.", style="yellow"
-        )
+        say(console, f"No network in multiples of {', '.join(map(str, missing))} is within the budget.", style="yellow")
 
 
 def _device(accelerator: str) -> torch.device:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lzero.cli.app import app, errors_for_people
+from lzero.cli.app import app, errors_for_people, say
 from lzero.cli.source import AsJson, Exclude, Include, Input, Name, find
 from lzero.gating import UnitKind
 from lzero.plan import Plan
@@ -53,7 +53,7 @@ def plan_command(
         console.print(_table("stays", "because", plan.fixed))
     if obstacle is not None:
         console.print()
-        console.print(Text(f'But {obstacle}, or compact the network to a graph, by fallback="graph".', style="yellow"))
+        say(console, f'But {obstacle}, or compact the network to a graph, by fallback="graph".', style="yellow")
 
 
 def _as_dict(plan: Plan, obstacle: Obstacle | None) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from lzero.cli.app import say
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -40,7 +42,8 @@ def progress(console: Console) -> Iterator[Callable[[Step], None]]:
 
 def _columns(first: str) -> tuple[ProgressColumn, ...]:
     """All of it within 80 columns, the time that is left included."""
-    bar = (TextColumn(first), BarColumn(10), TextColumn("{task.percentage:3.0f}%"), TextColumn("{task.description}"))
+    facts = TextColumn("{task.description}", markup=False)  # names of layers may have brackets
+    bar = (TextColumn(first), BarColumn(10), TextColumn("{task.percentage:3.0f}%"), facts)
     return (*bar, TextColumn("left"), TimeRemainingColumn())
 
 
@@ -110,8 +113,7 @@ def _print(step: Step, console: Console) -> None:
     if step.row is not None and step.session.fabric.is_global_zero:
         recipe = step.session.recipe
         kind, epochs = _kind(recipe), recipe.training.epochs
-        line = f"{kind} {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}"
-        console.print(line, soft_wrap=True, highlight=False)
+        say(console, f"{kind} {step.row['epoch']}/{epochs}  loss {step.row['loss']:.4f}  {said(step.row)}")
 
 
 def in_short(row: dict[str, Any]) -> str:

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.app import app, errors_for_people, say, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
@@ -76,7 +77,7 @@ def sweep_command(
         typer.echo(json.dumps(rows, indent=2))
         return
     console.print(_table(rows, list(values)))
-    console.print(f"All rows: {folder / 'sweep.json'}", soft_wrap=True, highlight=False, markup=False)
+    say(console, f"All rows: {folder / 'sweep.json'}")
 
 
 def _all_parsed(over: list[str]) -> dict[str, list[Any]]:
@@ -116,7 +117,7 @@ def parsed(text: str) -> tuple[str, list[Any]]:
 def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:
     settings = "  ".join(f"{key} {row[key]}" for key in [*keys, "training.seed"])
     numbers = f"error {row['error']:.2%}  {row['macs_share']:.1%} of MACs  {row['params_share']:.1%} of parameters"
-    console.print(f"{settings}  {numbers}  {row['seconds']:.0f} s", soft_wrap=True, highlight=False, markup=False)
+    say(console, f"{settings}  {numbers}  {row['seconds']:.0f} s")
 
 
 def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
@@ -130,5 +131,5 @@ def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
         half = interval(errors)
         spread = "–" if half is None else f"{half:.2%}"
         means = (statistics.mean(row[name] for row in same) for name in ("macs_share", "params_share"))
-        table.add_row(*values, f"{statistics.mean(errors):.2%}", spread, *(f"{mean:.1%}" for mean in means))
+        table.add_row(*map(Text, values), f"{statistics.mean(errors):.2%}", spread, *(f"{mean:.1%}" for mean in means))
     return table

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from lzero.cli.app import app, errors_for_people, warnings_for_people
+from lzero.cli.app import app, errors_for_people, say, warnings_for_people
 from lzero.cli.interrupting import interruptible
 from lzero.cli.progress import progress
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
@@ -64,7 +64,7 @@ def train_command(
         name, changed = recipe_of(recipe, [*(changes or []), *begun])
         folder = out or Path("runs") / short_name(recipe)
         if resume and is_first() and not RunFolder(folder).config.exists():
-            console.print(f"{folder}: no run to go on with; a new one begins", soft_wrap=True, highlight=False)
+            say(console, f"{folder}: no run to go on with; a new one begins")
         with interruptible(f"the same command and --resume ({folder})") as should_stop, progress(console) as on_step:
             outcome = fit(
                 load(name, changed), folder, resume=resume, overwrite=overwrite, data_dir=data_dir, compare=compare,
@@ -79,9 +79,9 @@ def train_command(
         return
     console.print(_table(outcome))
     if price:
-        console.print(f"The budget was met in the end.{price}", style="yellow", soft_wrap=True, highlight=False)
-    console.print(f"The network: {RunFolder(folder).model}", soft_wrap=True, highlight=False)
-    console.print(f"The report:  {page}", soft_wrap=True, highlight=False)
+        say(console, f"The budget was met in the end.{price}", style="yellow")
+    say(console, f"The network: {RunFolder(folder).model}")
+    say(console, f"The report:  {page}")
 
 
 def _page(folder: Path) -> str:
