@@ -15,8 +15,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from lzero.latency import machine, median_seconds
 from lzero.zoo.residual import WideBlock
-from timing import machine, median_seconds
 
 STAGES = {160: 32, 320: 16, 640: 8}  # the size of the images by the width of the blocks
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")

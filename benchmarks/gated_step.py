@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lzero import sparsify
+from lzero.latency import machine, median_seconds
 from lzero.zoo import MLP, LeNet5, WideResNet
-from timing import machine, median_seconds
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from lzero.latency import machine, median_seconds
 from lzero.laws import HardConcrete
-from timing import machine, median_seconds
 
 WRN_28_10_WEIGHTS = 36_000_000
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lzero import compact, sparsify
-from timing import machine
+from lzero.latency import machine
 
 
 class Residual(nn.Module):

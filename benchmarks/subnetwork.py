@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from lzero import sparsify
+from lzero.latency import machine, median_seconds
 from lzero.sparsifier import Sparsifier
 from lzero.subnetwork import ROUND_TO, Subnetwork
 from lzero.zoo import LeNet5, WideResNet
-from timing import machine, median_seconds
 
 DENSITIES = (0.95, 0.75, 0.5, 0.25, 0.1)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {

@@ -1,6 +1,6 @@
 r"""Error against MACs for group-magnitude pruning with fine-tuning by Torch-Pruning, under the schedule of a recipe.
 
-    python benchmarks/torch_pruning_tradeoff.py mnist-lenet5-macs --shares 0.05 0.1 0.2 0.5 --seeds 3 --data-dir data \
+    python benchmarks/torch_pruning_tradeoff.py mnist-lenet5-macs --shares 0.05 0.1 0.2 0.5 --seeds 3 \
         --out results/reproduction/trade-off-lenet5-by-torch-pruning.jsonl
 
 The recipe's network trains without gates, for its number of epochs in all, with its optimizer, batches and seeds. After
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--by-layer", action="store_true")
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--data-dir", default="data")
+    parser.add_argument("--data-dir", help="where datasets lie; else where `lzero data fetch` puts them")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     options = parser.parse_args()
@@ -150,7 +150,7 @@ def main() -> None:
             records.write(sorted(found, key=lambda r: order.get((r.row, r.seed), -1)), options.out)
 
 
-def trained(jobs: Sequence[tuple[Recipe, str, float, bool]], workers: int) -> Iterator[Record]:
+def trained(jobs: Sequence[tuple[Recipe, str | None, float, bool]], workers: int) -> Iterator[Record]:
     """Records of all trainings as they finish, as many at a time as there are workers."""
     if workers == 1:
         yield from starmap(load_and_train, jobs)
@@ -168,7 +168,7 @@ def begin_process(environment: Mapping[str, str]) -> None:
     torch.set_num_threads(1)
 
 
-def load_and_train(recipe: Recipe, data_dir: str, share: float, by_layer: bool) -> Record:
+def load_and_train(recipe: Recipe, data_dir: str | None, share: float, by_layer: bool) -> Record:
     """One training, from the name of its data."""
     return train(recipe, data.load(recipe.data.name, data_dir), share, by_layer=by_layer)
 

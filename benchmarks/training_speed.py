@@ -44,7 +44,7 @@ LENET_CHANGES = [
 WRN = "cifar10-wrn-28-10-macs"
 
 
-def lenet(changes: Sequence[str], data_dir: str) -> None:
+def lenet(changes: Sequence[str], data_dir: str | None) -> None:
     """Print the ratio of a gated training to a dense one, and the time of epochs beside the expected MACs."""
     gated, dataset = recipes.load(LENET, [*LENET_CHANGES, *changes]), data.load("mnist", data_dir)
     session, dense = build(gated, dataset), build(dense_recipe(gated), dataset)
@@ -86,7 +86,7 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, found
 
 
-def wrn(changes: Sequence[str], data_dir: str, out: Path) -> None:
+def wrn(changes: Sequence[str], data_dir: str | None, out: Path) -> None:
     """Print the ratio of a gated training to a dense one, and the time of epochs beside the expected MACs."""
     recipe = recipes.load(WRN, changes)
     outcomes = {}
@@ -97,7 +97,7 @@ def wrn(changes: Sequence[str], data_dir: str, out: Path) -> None:
     print(f"{recipe.title}: {ratio:.3f}× of the dense training's wall clock, {machine()}")
 
 
-def many(changes: Sequence[str], data_dir: str, count: int = 16) -> None:
+def many(changes: Sequence[str], data_dir: str | None, count: int = 16) -> None:
     """Print the ratio of many LeNets at once to one of them."""
     seconds = {}
     for number in (1, count):
@@ -109,7 +109,7 @@ def many(changes: Sequence[str], data_dir: str, count: int = 16) -> None:
     print(f"{count} LeNets / one: {seconds[count]:.1f} s / {seconds[1]:.1f} s = {ratio:.2f}, {machine()}")
 
 
-def memory(changes: Sequence[str], data_dir: str) -> None:
+def memory(changes: Sequence[str], data_dir: str | None) -> None:
     """Print the peak memory of gated training over dense, each in a process of its own."""
     recipe = recipes.load(WRN, changes)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
@@ -117,7 +117,7 @@ def memory(changes: Sequence[str], data_dir: str) -> None:
     print(f"peak memory gated / dense, {recipe.title}: {gated / dense:.3f} ({gated:,} bytes), {machine()}")
 
 
-def _peak(recipe: Recipe, data_dir: str, steps: int = 8) -> int:
+def _peak(recipe: Recipe, data_dir: str | None, steps: int = 8) -> int:
     with torch.cuda.stream(torch.cuda.Stream()):
         session = build(recipe, data.load(recipe.data.name, data_dir))
         for _, _ in zip(range(steps), training(session, None), strict=False):
@@ -129,7 +129,7 @@ def main() -> None:
     """Print the ratios asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["lenet", "wrn", "sweep", "memory"], nargs="?", default="lenet")
-    parser.add_argument("--data-dir", default="data")
+    parser.add_argument("--data-dir", help="where datasets lie; else where `lzero data fetch` puts them")
     parser.add_argument("--out", type=Path, default=Path("runs/training-speed"))
     parser.add_argument("--set", action="append", default=[], help="a change to the recipes")
     options = parser.parse_args()

@@ -1,8 +1,11 @@
 """The benchmarks run, on a small scale; their times are never asserted."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -51,6 +54,15 @@ def test_architectures_are_cut_exactly_and_unknown_ones_are_refused():
     refused = subprocess.run([*command, "alexnet"], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "expected names from the list, got alexnet" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["training_speed.py lenet", "torch_pruning_tradeoff.py mnist-lenet5-dense"])
+def test_data_is_looked_for_where_it_is_fetched_to(command, tmp_path):
+    script, *arguments = command.split()
+    where = {**os.environ, "LZERO_DATA": str(tmp_path / "fetched")}
+    command = [sys.executable, BENCHMARKS / script, *arguments]
+    said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=where).stderr
+    assert f"is neither in {tmp_path}/fetched/mnist nor in {tmp_path}/fetched;" in said
 
 
 def test_penalties_alone_push_gates_down_and_decay_more_than_the_papers_l0():
