@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 import lzero
 from lzero.cli import app
+from lzero.data.sources import MNIST
 from lzero.reproduce import NAMES
+from tests.data.files import put
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -39,6 +41,17 @@ def test_datasets_are_listed_with_what_is_here(run, tmp_path):
     found = json.loads(run("data", "list", "--json", "--data-dir", tmp_path).output)
     assert found["digits"]["here"]
     assert "--data-dir or LZERO_DATA" in found["cifar10"]["says"]
+
+
+def test_what_is_wrong_with_a_dataset_that_is_here_is_told(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    put(tmp_path / "mnist", dict.fromkeys(MNIST.files, b""))
+    digits, mnist, fashion, *_ = run("data", "list", "--data-dir", tmp_path).output.splitlines()
+    assert digits == 'digits         this needs scikit-learn, which is not installed; run: pip install "lzero[train]"'
+    assert mnist.endswith("train-images-idx3-ubyte: empty; fetch it again")
+    assert fashion == "fashion-mnist  not here: lzero data fetch fashion-mnist"
+    found = json.loads(run("data", "list", "--json", "--data-dir", tmp_path).output)
+    assert not any(each["here"] for each in found.values())
 
 
 def test_datasets_are_checked_and_fetched_by_name(run, tmp_path):

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from lzero.cli.app import app, errors_for_people
-from lzero.data import DataError, check, fetch, known
+from lzero.data import MissingFileError, check, fetch, known
+from lzero.errors import LzeroError
 
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Datasets: which there are, and bring them here.")
 app.add_typer(data, name="data")
@@ -29,19 +30,21 @@ def list_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the datasets and say which of them are here, whole and readable."""
-    found = {name: _state(name, data_dir) for name in known()}
+    found = {name: _look(name, data_dir) for name in known()}
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        states = {name: {"here": isinstance(says, str), "says": str(says)} for name, says in found.items()}
+        typer.echo(json.dumps(states, indent=2))
         return
-    for name, state in found.items():
-        typer.echo(f"{name:14} {state['says'] if state['here'] else 'not here: lzero data fetch ' + name}")
+    for name, says in found.items():
+        typer.echo(f"{name:14} {f'not here: lzero data fetch {name}' if isinstance(says, MissingFileError) else says}")
 
 
-def _state(name: str, folder: Path | None) -> dict[str, str | bool]:
+def _look(name: str, folder: Path | None) -> str | LzeroError:
+    """What is in a dataset, or why that is not known."""
     try:
-        return {"here": True, "says": check(name, folder)}
-    except DataError as error:
-        return {"here": False, "says": str(error)}
+        return check(name, folder)
+    except LzeroError as error:
+        return error
 
 
 @data.command("check")

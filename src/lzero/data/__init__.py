@@ -7,12 +7,14 @@ from lzero.data.augment import as_floats, crop, cutout, flip, normalise, statist
 from lzero.data.batches import Batches
 from lzero.data.dataset import DataError, Dataset, Split
 from lzero.data.fetching import fetch
+from lzero.data.folders import MissingFileError
 from lzero.data.loading import check, digits, known, load
 
 __all__ = [
     "Batches",
     "DataError",
     "Dataset",
+    "MissingFileError",
     "Split",
     "as_floats",
     "check",

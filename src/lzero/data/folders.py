@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from lzero.data.sources import Source
 
 
+class MissingFileError(DataError):
+    """A file of a dataset is not where it is looked for."""
+
+
 def data_folder(folder: str | Path | None = None) -> Path:
     """The folder given, else that of LZERO_DATA, else one in the user's cache."""
     if folder is not None:
@@ -38,7 +42,7 @@ def find(source: Source, folder: Path, file: str) -> Path:
     except OSError as error:
         raise DataError(f"{folder}: cannot be looked into ({error.strerror}); name another with --data-dir") from error
     if found is None:
-        raise DataError(
+        raise MissingFileError(
             f"{source.name}: {file} (or {file}.gz) is neither in {folder / source.name} nor in {folder}; "
             f"run `lzero data fetch {source.name}`, or name the folder that has it with --data-dir or LZERO_DATA"
         )
