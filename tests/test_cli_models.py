@@ -170,6 +170,12 @@ def test_a_network_of_the_zoo_needs_its_input_said(run, told):
     assert "--input: expected sizes such as 1,3,32,32, got nothing" in refused.output
 
 
+def test_any_wide_network_is_of_the_zoo(told):
+    assert told("measure", "wrn-10-1", "--input", "1,3,32,32") == {
+        "dense": counted(make("wrn-10-1"), torch.rand(1, 3, 32, 32))
+    }
+
+
 def test_a_module_in_place_of_what_makes_one_is_named(run, here):
     (here / "made.py").write_text("from torch import nn\nnet = nn.Linear(2, 2)\n")
     assert "net is one: def make(): return …, or its class" in run("plan", "made:net", "--input", "1,2").stderr
@@ -328,6 +334,9 @@ def test_exported_weights_may_come_from_a_file(runs, run, here):
 
 REFUSED = {
     "unknown": ("plan digitz", "did you mean digits?"),
+    "a network": ("train wrn-10-1", "a network of the zoo is a setting: --set model.name=wrn-10-1"),
+    "a network to sweep": ("sweep lenet5 --over seed=1", "a setting: --set model.name=lenet5"),
+    "a wide network": ("measure wrn-11-1 --input 1,3,32,32", "depth"),
     "folder": ("measure .", "SOURCE: expected a run folder, with config.toml, got ."),
     "no module": ("plan no.such:thing --input 1,2", "No module named 'no'"),
     "a module": ("plan torch.nn.functional:relu --input 1,2", "relu makes no network"),

@@ -127,7 +127,7 @@ def find(name: str) -> Source:
         if not run.config.exists():
             raise ArgumentError.about("SOURCE", expected="a run folder, with config.toml", got=name)
         return Source(name, recipes.load(run.config), run)
-    if name in zoo.names() or ":" in name:
+    if zoo.knows(name) or ":" in name:
         return Source(name, Recipe(model=Model(dotted(name))), has_data=False)
     near = difflib.get_close_matches(name, (*recipes.names(), *zoo.names()), n=1)
     advice = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(recipes.names())}"
@@ -139,6 +139,10 @@ def find(name: str) -> Source:
 
 def recipe_of(text: str, changes: Sequence[str]) -> tuple[str, list[str]]:
     """A recipe and changes to it; a function that makes a network of one's own is a change to the default recipe."""
+    if zoo.knows(text):
+        expected = "a recipe, a TOML file or package.module:function"
+        advice = f"a network of the zoo is a setting: --set model.name={text}"
+        raise ArgumentError.about("RECIPE", expected=expected, got=text, advice=advice)
     if ":" not in text or text.endswith(".toml"):
         return text, list(changes)
     return recipes.DEFAULT, [f"model.name={dotted(text)}", "model.options={}", *changes]

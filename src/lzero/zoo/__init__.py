@@ -1,6 +1,6 @@
 """Networks of the papers, in ordinary PyTorch: nothing in them knows of gates."""
 
-from lzero.zoo.catalogue import make, names
+from lzero.zoo.catalogue import knows, make, names
 from lzero.zoo.convolutional import VGG, LeNet5, SmallConv
 from lzero.zoo.dense import MLP
 from lzero.zoo.residual import ResNet, WideResNet
@@ -17,6 +17,7 @@ __all__ = [
     "ViT",
     "WideResNet",
     "factor_for",
+    "knows",
     "make",
     "names",
     "scaled",

@@ -30,11 +30,21 @@ NETWORKS: dict[str, tuple[Network, dict[str, int]]] = {
     "vit": (ViT, {}),
     "gpt": (GPT, {}),
 }
+WIDE = re.compile(r"wrn-(\d+)-(\d+)")
 
 
 def names() -> tuple[str, ...]:
-    """The names `make` knows; it also makes any `wrn-<depth>-<width>`."""
+    """The names that are fixed; `make` also makes any `wrn-<depth>-<width>`."""
     return tuple(NETWORKS)
+
+
+def knows(name: str) -> bool:
+    """Whether `make` has a network of this name.
+
+    >>> knows("lenet5"), knows("wrn-10-1"), knows("alexnet")
+    (True, True, False)
+    """
+    return name in NETWORKS or WIDE.fullmatch(name) is not None
 
 
 def make(name: str, **options: object) -> nn.Module:
@@ -53,7 +63,7 @@ def make(name: str, **options: object) -> nn.Module:
 
 
 def _find(name: str) -> tuple[Network, dict[str, int]]:
-    if wide := re.fullmatch(r"wrn-(\d+)-(\d+)", name):
+    if wide := WIDE.fullmatch(name):
         return WideResNet, {"depth": int(wide[1]), "width": int(wide[2])}
     if name not in NETWORKS:
         (nearest,) = get_close_matches(name.lower(), NETWORKS, n=1, cutoff=0.0)
