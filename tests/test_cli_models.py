@@ -12,6 +12,7 @@ import lzero
 from lzero import data, recipes, storage
 from lzero.cli import app
 from lzero.cli.source import SHAPES, find
+from lzero.cli.sweep import parsed
 from lzero.data import Dataset, Split
 from lzero.errors import BudgetWarning
 from lzero.training.building import build
@@ -307,6 +308,36 @@ def test_lines_say_which_of_two_trainings_they_are_of(run, here):
     assert [line.split("  ")[0] for line in lines[:2]] == ["dense 1/1", "epoch 1/1"]
 
 
+@pytest.mark.parametrize(
+    ("over", "values"),
+    [
+        ("epochs=1..4:3", [1, 2, 4]),
+        ("batch_size=32..256:4", [32, 64, 128, 256]),
+        ("epochs=1..4", [1, 2, 3, 4]),  # whole numbers between that differ
+        ("target=1..0.25:3", [1.0, 0.5, 0.25]),
+        ("model.options.widths=[1,2],[3,4]", [[1, 2], [3, 4]]),
+        ("gates.include=['conv1*', 'conv2*'],[]", [["conv1*", "conv2*"], []]),
+        ("model.init='../one.safetensors','two'", ["../one.safetensors", "two"]),
+        ("target=10%,0.2", ["10%", 0.2]),
+    ],
+)
+def test_values_of_a_setting_are_those_of_its_type(over, values):
+    _, found = parsed(over)
+    assert found == values
+    assert [type(each) for each in found] == [type(each) for each in values]
+
+
+def test_a_sweep_takes_whole_numbers_and_lists(run):
+    fixed = "--set", "model.name=mlp", "--set", "model.options.inputs=64", "--set", "gates.units=none"
+    over = "--over", "epochs=1..2:2", "--over", "model.options.widths=[4],[4,2]"
+    less = "--set", "objective.kind=none", "--out", "made", "--workers", "1", "--accelerator", "cpu", "--json"
+    rows = json.loads(run("sweep", "digits", *over, *fixed, *less).stdout)
+    assert [(row["training.epochs"], row["model.options.widths"], row["params"]) for row in rows] == [
+        (epochs, widths, sum(each.numel() for each in make("mlp", inputs=64, widths=widths).parameters()))
+        for epochs in (1, 2) for widths in ([4], [4, 2])
+    ]  # fmt: skip
+
+
 def test_widths_are_rounded(runs, told):
     sizes = told("compact", runs / "rounded", "--out", "a.safetensors", "--budget", "0.5", "--round-to", "3")
     assert [layer["after"] % 3 for layer in sizes["layers"]] == [0, 0]
@@ -342,6 +373,10 @@ REFUSED = {
     "a module": ("plan torch.nn.functional:relu --input 1,2", "relu makes no network"),
     "weights alone": ("measure RUNS/shrunk/model.safetensors", "give its run folder, or a network and --weights FILE"),
     "range": ("sweep digits --over target=0.2..", "target=0.2..: expected two numbers above 0, as in 0.05..0.8"),
+    "empty": ("sweep digits --over target=0.1,,0.2", "target=0.1,,0.2: expected KEY=VALUE,VALUE or KEY=FIRST..LAST"),
+    "one value": ("sweep digits --over target=0.1..0.4:1", "range: expected at least 2 values, got 0.1..0.4:1"),
+    "from zero": ("sweep digits --over target=0..0.4", "range: expected two numbers above 0, got 0..0.4"),
+    "no count": ("sweep digits --over target=0.1..0.4:many", "expected two numbers above 0, as in 0.05..0.8 or"),
     "both": ("train digits --out RUNS/shrunk --resume --overwrite", "choose one"),
     "sizes": ("plan lenet5 --input 1x28x28", "--input: expected sizes such as 1,3,32,32"),
     "type": ("plan lenet5 --input 1,28:text", "float32, float64, int64"),

@@ -1,6 +1,7 @@
 """Sweeps: every combination once, what is there is not trained again, and nothing outlives the process that asked."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -130,10 +131,20 @@ def test_errors_of_processes_say_which_training(tmp_path):
         sweep("mnist-mlp-penalty", {}, tmp_path, seeds=2, data_dir=tmp_path, accelerator="cpu", workers=2)
 
 
-@pytest.mark.parametrize("wrong", [(0.0, 1.0, 3), (1.0, -1.0, 3), (0.1, 1.0, 1)])
+@pytest.mark.parametrize("wrong", [(0.0, 1.0), (1.0, -1.0), (0.1, math.inf), (math.nan, 1.0)])
 def test_ranges_that_are_none_are_refused(wrong):
     with pytest.raises(ArgumentError, match="above 0"):
-        spaced(*wrong)
+        spaced(*wrong, 3)
+    with pytest.raises(ArgumentError, match=r"at least 2 values, got 0.1..1.0:1"):
+        spaced(0.1, 1.0, 1)
+
+
+@pytest.mark.parametrize(("first", "last", "count"), [(1, 4, 3), (1, 5, 8), (12345, 678901, 4), (40, 5, 4)])
+def test_between_whole_numbers_are_whole_ones_that_differ(first, last, count):
+    numbers = spaced(first, last, count)
+    assert all(isinstance(number, int) for number in numbers)
+    assert (numbers[0], numbers[-1]) == (first, last)
+    assert len(set(numbers)) == len(numbers) <= count
 
 
 def children(pid):

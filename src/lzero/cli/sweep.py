@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import statistics
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +20,6 @@ from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import SettingError, full_key, names, value_of
 from lzero.report.seeds import interval
 
-RANGE = re.compile(r"^([^.,]*\.?[^.,]*)\.\.([^:]+)(?::(\d+))?$")
-
 
 @app.command("sweep")
 def sweep_command(
@@ -36,7 +34,7 @@ def sweep_command(
         list[str],
         typer.Option(
             "--over",
-            help="Values of a setting: target=0.1,0.2 or, evenly on a log scale, target=0.05..0.8[:8].",
+            help="Values of a setting: target=0.1,0.2, or evenly on a log scale: target=0.05..0.8[:8], epochs=5..40:4.",
             metavar="KEY=VALUES",
         ),
     ],
@@ -96,22 +94,33 @@ def parsed(text: str) -> tuple[str, list[Any]]:
     ('objective.target', [0.1, 0.2, 0.4])
     >>> parsed("optimizer.kind=adam,sgd")
     ('optimizer.kind', ['adam', 'sgd'])
+    >>> parsed("model.options.widths=[1,2],[3,4]")
+    ('model.options.widths', [[1, 2], [3, 4]])
     """
-    from lzero.training.sweep import spaced
-
     key, equals, values = text.partition("=")
-    if not equals or not values:
+    texts = values.split(",")
+    if not equals or not all(map(str.strip, texts)):
         raise SettingError(f"{text}: expected KEY=VALUE,VALUE or KEY=FIRST..LAST")
-    ranged = RANGE.match(values)
-    if ranged is None and ".." in values:
-        raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8")
-    if ranged is None:
-        return full_key(key), [value_of(each) for each in values.split(",")]
-    first, last, count = ranged.groups()
     try:
-        return full_key(key), list(spaced(float(first), float(last), int(count or 8)))
+        return full_key(key), list(tomllib.loads(f"values = [{values}]")["values"])
+    except tomllib.TOMLDecodeError:  # a range, or texts without quotes
+        return full_key(key), _range(text, values) if ".." in values else [value_of(each) for each in texts]
+
+
+def _range(text: str, values: str) -> list[float]:
+    from lzero.training.sweep import spaced  # heavy: Fabric
+
+    first, _, rest = values.partition("..")
+    last, colon, count = rest.partition(":")
+    try:
+        numbers = _number(first), _number(last), int(count) if colon else 8
     except ValueError as error:
-        raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8") from error
+        raise SettingError(f"{text}: expected two numbers above 0, as in 0.05..0.8 or 0.05..0.8:8") from error
+    return spaced(*numbers)
+
+
+def _number(text: str) -> float:
+    return int(text) if text.strip().isdecimal() else float(text)
 
 
 def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:

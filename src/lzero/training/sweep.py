@@ -117,12 +117,19 @@ def _as_text(value: Any) -> str:
 
 
 def spaced(first: float, last: float, count: int = 8) -> list[float]:
-    """Numbers from the first to the last, each the same multiple of the one before.
+    """Numbers from the first to the last, each the same multiple of the one before; whole between whole numbers.
 
     >>> spaced(0.05, 0.8, 5)
     [0.05, 0.1, 0.2, 0.4, 0.8]
+    >>> spaced(1, 5)  # eight would not differ
+    [1, 2, 3, 4, 5]
     """
-    if not first > 0 or not last > 0 or count < 2:
+    if not (0 < first < math.inf and 0 < last < math.inf):
         raise ArgumentError.about("range", expected="two numbers above 0", got=f"{first}..{last}")
+    if count < 2:
+        raise ArgumentError.about("range", expected="at least 2 values", got=f"{first}..{last}:{count}")
     ratio = math.log(last / first) / (count - 1)
-    return [float(f"{first * math.exp(ratio * k):.4g}") for k in range(count)]
+    numbers = [first * math.exp(ratio * k) for k in range(count)]
+    if isinstance(first, int) and isinstance(last, int):
+        return [*dict.fromkeys(map(round, numbers))]
+    return [float(f"{number:.4g}") for number in numbers]
