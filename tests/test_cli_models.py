@@ -127,7 +127,7 @@ def test_a_plan_follows_its_options(options, arguments, told):
 
 
 def test_a_bench_times_the_network_of_a_run_and_those_of_a_budget(runs, told):
-    found = told("bench", runs / "rounded", "--target", "40%", "--round-to", "4", "--round-to", "32", "--repeats", "1")
+    found = told("bench", runs / "rounded", "--budget", "40%", "--round-to", "4", "--round-to", "32", "--repeats", "1")
     networks = {each["name"]: each for each in found["networks"]}
     assert list(networks) == ["dense", "compacted", "40% of MACs", "multiples of 4"]
     assert found["no_multiples_of"] == [32]  # of widths 24 and 12
@@ -183,7 +183,7 @@ def test_a_module_in_place_of_what_makes_one_is_named(run, here):
 
 
 def test_a_bench_leaves_out_what_it_is_told_to(told):
-    only = "--target", "90%", "--repeats", "1", "--round-to", "1"
+    only = "--budget", "90%", "--repeats", "1", "--round-to", "1"
     whole, without = (told("bench", "digits", *only, *left) for left in ((), ("--exclude", "conv2*")))
     assert whole["networks"][0]["macs"] == without["networks"][0]["macs"]
     assert whole["networks"][1]["macs"] != without["networks"][1]["macs"]
@@ -391,7 +391,7 @@ REFUSED = {
     "frozen": ("compact RUNS/frozen --out a.safetensors", "freeze_after"),
     "too small": ("compact RUNS/averaged --out a.safetensors --budget 0.0001", "which cannot be removed"),
     "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got 'little'"),
-    "all of it": ("bench digits --target 200%", "the dense network needs no budget"),
+    "all of it": ("bench digits --budget 200%", "the dense network needs no budget"),
     "accelerator": ("bench digits --accelerator tpu", "expected auto, cpu or cuda, got tpu"),
     "no report": ("report .", "config.toml: there is no such file; is this the folder of a run?"),
     "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", "cost: expected one of"),

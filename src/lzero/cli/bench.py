@@ -12,9 +12,22 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from lzero.budgets import UNITS, check_cost, make_budgets
+from lzero.budgets import UNITS, make_budgets
 from lzero.cli.app import app, errors_for_people, say
-from lzero.cli.source import AsJson, Exclude, Include, Input, Name, Source, Weights, find, target_of
+from lzero.cli.options import (
+    Accelerator,
+    AsJson,
+    Budget,
+    Cost,
+    Exclude,
+    Include,
+    Input,
+    SourceName,
+    Weights,
+    cost_of,
+    target_of,
+)
+from lzero.cli.source import Source, find
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import latency, machine, step_latency
 from lzero.measure import measure
@@ -23,13 +36,14 @@ from lzero.preview import preview
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from lzero import costs
     from lzero.budgets import Target
-    from lzero.costs import Cost
     from lzero.sparsifier import Sparsifier
 
 BATCHES = (1, 100)
 MULTIPLES = (8, 16, 32, 64)
 DENSE = "dense"
+HALF = "50%"
 PRECISIONS = {"32-true": None, "bf16-mixed": torch.bfloat16}  # of a recipe, for autocast
 
 
@@ -46,11 +60,9 @@ class Case:
 
 @app.command("bench")
 def bench_command(
-    source: Name,
-    target: Annotated[
-        str, typer.Option(help="The budget of networks to try: 0.1, 10% or 50000.", metavar="BUDGET")
-    ] = "50%",
-    cost: Annotated[str, typer.Option(help="What the budget counts.", metavar="|".join(UNITS))] = "macs",
+    source: SourceName,
+    budget: Budget = None,
+    cost: Cost = None,
     round_to: Annotated[
         list[int] | None,
         typer.Option(
@@ -73,15 +85,16 @@ def bench_command(
     include: Include = None,
     exclude: Exclude = None,
     weights: Weights = None,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    accelerator: Accelerator = "auto",
     repeats: Annotated[int, typer.Option(help="How often each is timed; medians are told.", min=1)] = 9,
     as_json: AsJson = False,
 ) -> None:
     """Time a network on this machine, and what a budget would give back.
 
-    The compacted network of a run, and untrained networks within the budget. Their widths are left to chance: any, and
-    multiples of some number (shrink.round_to in a recipe), which suit one machine more than another. A step is a
-    forward and a backward in the precision of the recipe; forwards alone are in single precision.
+    The compacted network of a run, and untrained networks within the budget, half of the MACs if none is given. Their
+    widths are left to chance: any, and multiples of some number (shrink.round_to in a recipe), which suit one machine
+    more than another. A step is a forward and a backward in the precision of the recipe; forwards alone are in single
+    precision.
     """
     with errors_for_people():
         device, found = _device(accelerator), find(source)
@@ -90,7 +103,7 @@ def bench_command(
             networks: dict[str, nn.Module] = {DENSE: found.dense()}
             small = found.compacted(weights)
             networks |= {} if small is None else {"compacted": small}
-            tried, missing = _within(gated, target_of(target), check_cost(cost), round_to or MULTIPLES)
+            tried, missing = _within(gated, target_of(budget or HALF), cost_of(cost), round_to or MULTIPLES)
             status.update("taking times …")
             cases = _timed(found, networks | tried, gated.example_inputs, batch or BATCHES, device, repeats)
     if as_json:
@@ -113,7 +126,7 @@ def _device(accelerator: str) -> torch.device:
 
 
 def _within(
-    gated: Sparsifier, target: Target, cost: Cost, multiples: Sequence[int]
+    gated: Sparsifier, target: Target, cost: costs.Cost, multiples: Sequence[int]
 ) -> tuple[dict[str, nn.Module], list[int]]:
     """Networks within the budget by their names, and the multiples in which there are none."""
     (budget,) = make_budgets(gated, target, cost)

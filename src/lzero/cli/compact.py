@@ -12,20 +12,11 @@ import typer
 from rich.console import Console
 
 from lzero import data, storage
-from lzero.budgets import UNITS, check_cost
+from lzero.budgets import check_cost
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.measure import sizes_of, table_of
-from lzero.cli.source import (
-    AsJson,
-    Input,
-    Out,
-    Overwrite,
-    Source,
-    check_out,
-    find,
-    target_of,
-    working_folder_importable,
-)
+from lzero.cli.options import AsJson, Budget, Cost, DataDir, Input, Out, Overwrite, Run, check_out, target_of
+from lzero.cli.source import Source, find, working_folder_importable
 from lzero.compact import compact
 from lzero.errors import ArgumentError, LzeroError
 from lzero.objectives import Constraint
@@ -45,16 +36,10 @@ if TYPE_CHECKING:
 
 @app.command("compact")
 def compact_command(
-    folder: Annotated[Path, typer.Argument(help="A run folder of lzero train.", metavar="RUN_FOLDER")],
+    folder: Run,
     out: Out,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="What may be left: 0.1, 10% or 50000; else as the recipe has it.", show_default=False),
-    ] = None,
-    cost: Annotated[
-        str | None,
-        typer.Option(help="What the budget counts; macs if not given.", metavar="|".join(UNITS), show_default=False),
-    ] = None,
+    budget: Budget = None,
+    cost: Cost = None,
     round_to: Annotated[
         int | None,
         typer.Option(
@@ -64,11 +49,11 @@ def compact_command(
         ),
     ] = None,
     inputs: Input = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
+    data_dir: DataDir = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compact the network of a run to another budget.
+    """Compact the network of a run to another budget, or once more to that of its recipe.
 
     Gates are moved, weights are not trained again: a budget much smaller than the recipe's costs accuracy. How much is
     told where the dataset of the recipe is here.

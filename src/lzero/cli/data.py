@@ -11,23 +11,20 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from lzero.cli.app import app, errors_for_people
+from lzero.cli.options import AsJson, DataDir
 from lzero.data import MissingFileError, check, fetch, known
 from lzero.errors import LzeroError
 
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Datasets: which there are, and bring them here.")
 app.add_typer(data, name="data")
 
-Folder = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Where datasets lie; else LZERO_DATA, else the user's cache.", show_default=False),
-]
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(known())}.", metavar="NAME")]
 
 
 @data.command("list")
 def list_command(
-    data_dir: Folder = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
     """List the datasets and say which of them are here, whole and readable."""
     found = {name: _look(name, data_dir) for name in known()}
@@ -48,14 +45,14 @@ def _look(name: str, folder: Path | None) -> str | LzeroError:
 
 
 @data.command("check")
-def check_command(name: Name, data_dir: Folder = None) -> None:
+def check_command(name: Name, data_dir: DataDir = None) -> None:
     """Read all of a dataset and say what is in it, or what is wrong with which file."""
     with errors_for_people():
         typer.echo(check(name, data_dir))
 
 
 @data.command("fetch")
-def fetch_command(name: Name, data_dir: Folder = None) -> None:
+def fetch_command(name: Name, data_dir: DataDir = None) -> None:
     """Download a dataset, or what is missing of it, and check it. Interrupted downloads go on where they stopped."""
     bars = Progress(
         TextColumn("{task.description}"),

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from lzero.cli.app import app, errors_for_people
-from lzero.cli.source import Input, Name, Out, Overwrite, Weights, check_out, find
+from lzero.cli.options import Input, Out, Overwrite, SourceName, Weights, check_out
+from lzero.cli.source import find
 from lzero.errors import ArgumentError
 from lzero.export import export
 from lzero.formats import FORMATS
@@ -15,7 +16,7 @@ from lzero.formats import FORMATS
 
 @app.command("export")
 def export_command(
-    source: Name,
+    source: SourceName,
     out: Out,
     weights: Weights = None,
     inputs: Input = None,

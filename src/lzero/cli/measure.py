@@ -14,7 +14,8 @@ from rich.text import Text
 from torch import Tensor, nn
 
 from lzero.cli.app import app, errors_for_people
-from lzero.cli.source import AsJson, Input, Name, Source, Weights, find
+from lzero.cli.options import AsJson, Input, SourceName, Weights
+from lzero.cli.source import Source, find
 from lzero.measure import measure
 from lzero.structure.sites import INPUTS_OF
 from lzero.training.outcome import layers_of, widths_of
@@ -24,7 +25,7 @@ Sizes = dict[str, Any]  # as JSON has it: sizes of the dense and the compacted n
 
 
 @app.command("measure")
-def measure_command(source: Name, weights: Weights = None, inputs: Input = None, as_json: AsJson = False) -> None:
+def measure_command(source: SourceName, weights: Weights = None, inputs: Input = None, as_json: AsJson = False) -> None:
     """Count parameters, MACs and gates.
 
     Of a run folder, of the dense network and of the compacted one. A MAC is one multiply–accumulate; they are those

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lzero.cli.app import app, errors_for_people, say
-from lzero.cli.source import AsJson, Exclude, Include, Input, Name, find
+from lzero.cli.options import AsJson, Exclude, Include, Input, SourceName
+from lzero.cli.source import find
 from lzero.gating import UnitKind
 from lzero.plan import Plan
 from lzero.trial import Obstacle, find_obstacle
@@ -29,7 +30,7 @@ Units = Annotated[
 
 @app.command("plan")
 def plan_command(
-    source: Name,
+    source: SourceName,
     inputs: Input = None,
     units: Units = None,
     include: Include = None,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from lzero.cli.app import app, errors_for_people
+from lzero.cli.options import Run
 
 
 @app.command("report")
-def report_command(
-    folder: Annotated[Path, typer.Argument(help="A run folder of lzero train.", metavar="RUN_FOLDER")],
-) -> None:
+def report_command(folder: Run) -> None:
     """Write the report page of a run, finished or not, anew.
 
     It is report.html in the folder: the sizes, the curves and the layers, in one file that needs nothing else.

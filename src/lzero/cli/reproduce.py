@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.interrupting import interruptible
+from lzero.cli.options import Accelerator, DataDir, Workers
 from lzero.cli.progress import progress_of_many
 from lzero.reproduce import NAMES, WITHOUT_TRAINING, reproduce
 
@@ -32,14 +33,9 @@ def reproduce_command(
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder for tables, figures and runs.")] = Path("runs/reproduce"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace figures that are there already.")] = False,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", min=1, show_default=False
-        ),
-    ] = None,
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
+    workers: Workers = None,
 ) -> None:
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
     console = Console()

@@ -7,10 +7,9 @@ import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import torch
-import typer
 from torch import Tensor, nn
 
 from lzero import recipes, storage, zoo
@@ -24,36 +23,9 @@ from lzero.training.parts import gated, make_model, start_from
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lzero.budgets import Target
     from lzero.sparsifier import Sparsifier
 
 KINDS = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64}
-
-Name = Annotated[
-    str,
-    typer.Argument(
-        help="A recipe or TOML file, a run folder, a network of the zoo such as lenet5, or package.module:function.",
-        metavar="SOURCE",
-    ),
-]
-Input = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        help="Sizes of an input, batch first; tokens are 1,16:int64. Once for each input. Recipes know theirs.",
-        metavar="1,3,32,32",
-        show_default=False,
-    ),
-]
-Include = Annotated[list[str] | None, typer.Option(help="Only names like this: 'layers.*'.", metavar="GLOB")]
-Exclude = Annotated[list[str] | None, typer.Option(help="No names like this.", metavar="GLOB")]
-Weights = Annotated[
-    Path | None,
-    typer.Option(help="A compacted network that lzero saved; a run folder has one.", show_default=False),
-]
-Out = Annotated[Path, typer.Option(help="The file to write.", show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True)
@@ -167,22 +139,6 @@ def short_name(text: str) -> str:
     ('make_net', 'mine')
     """
     return Path(text if text.endswith(".toml") else text.rpartition(":")[2]).stem
-
-
-def check_out(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse a file of another kind, or one that is there already."""
-    if path.suffix not in suffixes:
-        raise ArgumentError.about("--out", expected=f"a file that ends in {' or '.join(suffixes)}", got=path)
-    if path.exists() and not overwrite:
-        raise LzeroError(f"{path}: it is there already; pass --overwrite to replace it")
-
-
-def target_of(text: str) -> Target:
-    """A number where it is one; what a percentage means, and what means nothing, budgets know."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 @contextmanager

@@ -15,21 +15,16 @@ from rich.text import Text
 
 from lzero.cli.app import app, errors_for_people, say, warnings_for_people
 from lzero.cli.interrupting import interruptible
+from lzero.cli.options import Accelerator, AsJson, Changes, DataDir, RecipeName, Workers
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
-from lzero.recipes import SettingError, full_key, names, value_of
+from lzero.recipes import SettingError, full_key, value_of
 from lzero.report.seeds import interval
 
 
 @app.command("sweep")
 def sweep_command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help=f"A TOML file, one of {', '.join(names())}, or package.module:function that makes a network.",
-            metavar="RECIPE",
-        ),
-    ],
+    recipe: RecipeName,
     over: Annotated[
         list[str],
         typer.Option(
@@ -39,23 +34,15 @@ def sweep_command(
         ),
     ],
     seeds: Annotated[int, typer.Option(help="Trainings of each combination, with seeds 0, 1, …", min=1)] = 1,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting for all: training.epochs=5.", metavar="KEY=VALUE"),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder; runs/RECIPE-sweep if not given.", show_default=False)
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in the folder.")] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Trainings at a time; as many as cores, or 16 on a GPU, if not given.", min=1, show_default=False
-        ),
-    ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Train one recipe for many settings and seeds at once, and print what each setting costs and gives."""
     console = Console(stderr=as_json)

@@ -12,9 +12,10 @@ from rich.table import Table
 
 from lzero.cli.app import app, errors_for_people, say, warnings_for_people
 from lzero.cli.interrupting import interruptible
+from lzero.cli.options import Accelerator, AsJson, Changes, DataDir, RecipeName
 from lzero.cli.progress import progress
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
-from lzero.recipes import DEFAULT, load, names
+from lzero.recipes import DEFAULT, load
 from lzero.training.outcome import LATENCY_BATCH
 
 if TYPE_CHECKING:
@@ -23,16 +24,8 @@ if TYPE_CHECKING:
 
 @app.command("train")
 def train_command(
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            help=f"A TOML file, one of {', '.join(names())}, or package.module:function that makes a network.",
-            metavar="RECIPE",
-        ),
-    ] = DEFAULT,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a setting: objective.target=0.1.", metavar="KEY=VALUE")
-    ] = None,
+    recipe: RecipeName = DEFAULT,
+    changes: Changes = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder; runs/RECIPE if not given.", show_default=False)
     ] = None,
@@ -44,12 +37,12 @@ def train_command(
     init: Annotated[
         Path | None, typer.Option(help="A safetensors file with weights to start from.", show_default=False)
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where datasets lie.", show_default=False)] = None,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data_dir: DataDir = None,
+    accelerator: Accelerator = "auto",
     devices: Annotated[int, typer.Option(help="Processes to train with, one for each device.")] = 1,
     strategy: Annotated[str, typer.Option(help="How several processes share the work: auto or ddp.")] = "auto",
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between two checkpoints.")] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a network by a recipe to the size it asks for, and leave the compacted network in the run folder."""
     console = Console(stderr=as_json)
