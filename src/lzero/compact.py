@@ -62,7 +62,8 @@ def compact(
         projected, projection = _projected(sparsifier, budget, round_to, columns=False)  # a graph keeps them, as zeros
         small = cut_copy(projected, decide(projected, round_to), fallback)
     log.info("%s", projection)
-    _warn_of(projection, sparsifier.num_gates, budget)
+    # The line that is told is the one where compact, behind its decorator, was called.
+    warn_of_force(projection, sparsifier.num_gates, _advice(budget), stacklevel=4)
     small.__dict__[PROJECTED] = projected.log_alpha.detach()
     return small
 
@@ -85,11 +86,15 @@ def _projected(
     return projected, project_to(projected, budget.budgets, round_to, columns=columns)
 
 
-def _warn_of(projection: Projection, gates: int, budget: Objective) -> None:
+def _advice(budget: Objective) -> str:
+    if not budget.steps:
+        return "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
+    return "train longer with the constraint, or give the gates a higher learning rate"
+
+
+def warn_of_force(projection: Projection, gates: int, *advice: str, stacklevel: int = 2) -> None:
+    """Warn of a budget that was met by closing many gates that were in use."""
     if projection.in_use > TOLERATED * gates:
-        advice = "train longer with the constraint, or give the gates a higher learning rate"
-        if not budget.steps:
-            advice = "nothing was trained towards it: it has seen no objective.step() after an optimizer.step()"
         closed = f"{sum(projection.closed.values())} of {gates} gates, {projection.in_use} of them in use"
-        message = f"the budget was met by closing {closed}; {advice}\n{projection}"
-        warnings.warn(message, BudgetWarning, stacklevel=4)  # where compact, behind its decorator, was called
+        message = "; ".join([f"the budget was met by closing {closed}", *advice])
+        warnings.warn(f"{message}\n{projection}", BudgetWarning, stacklevel=stacklevel)

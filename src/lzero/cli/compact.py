@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 
 from lzero import data, storage
-from lzero.budgets import check_cost
 from lzero.cli.app import app, errors_for_people, warnings_for_people
 from lzero.cli.measure import sizes_of, table_of
-from lzero.cli.options import AsJson, Budget, Cost, DataDir, Input, Out, Overwrite, Run, check_out, target_of
+from lzero.cli.options import AsJson, Budget, Cost, DataDir, Input, Out, Overwrite, Run, check_out, cost_of, target_of
 from lzero.cli.source import Source, find, working_folder_importable
-from lzero.compact import compact
+from lzero.compact import compact, warn_of_force
 from lzero.errors import ArgumentError, LzeroError
-from lzero.objectives import Constraint
-from lzero.traceless import evaluating, keeping_noise
-from lzero.training import checkpoint
-from lzero.training.building import TEST_BATCH, build
-from lzero.training.parts import parts_of
+from lzero.projection import project
+from lzero.training.reopening import judged, reopened
 from lzero.verify import verify
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from lzero.objectives import Objective
-    from lzero.recipes import Recipe
     from lzero.training.session import Session
 
 
@@ -61,10 +53,9 @@ def compact_command(
     with errors_for_people(), warnings_for_people(Console(stderr=True)):
         check_out(out, (".safetensors",), overwrite=overwrite)
         source = _run_of(folder)
-        session = _restored(source, source.inputs(inputs)[0])
-        multiple = round_to or source.recipe.shrink.round_to
-        objective = _budget(session, budget, cost)
-        small = compact(session.model, budget=objective, round_to=multiple)
+        with working_folder_importable():
+            session = reopened(folder, source.inputs(inputs)[0])
+        small, was_moved = _compacted(session, budget, cost, round_to or source.recipe.shrink.round_to)
         difference = verify(session.model, small, source.inputs(inputs))
         storage.save(small, out)
         sizes = sizes_of(source, out, inputs)
@@ -74,7 +65,7 @@ def compact_command(
         typer.echo(json.dumps({"out": str(out), "difference": difference, "error": error, **sizes}, indent=2))
         return
     Console().print(table_of(sizes))
-    moved = " with its gates as they were moved for the budget" if objective is not None else ""
+    moved = " with its gates as they were moved for the budget" if was_moved else ""
     rounding = f", but for {difference:.0e} relative" if difference else ""
     typer.echo(f"{out}: its outputs are those of the gated network{moved}{rounding}")
     typer.echo(worth)
@@ -84,24 +75,10 @@ def _worth(session: Session, small: nn.Module, source: Source, data_dir: Path | 
     """The error on the data of the recipe, and in words that, or why it is not known."""
     recipe, part = source.recipe, "held-out" if source.recipe.data.held_out else "test"
     try:
-        error = _error(session, small, recipe, data.load(recipe.data.name, data_dir))
+        error = judged(session, small, data.load(recipe.data.name, data_dir))
     except LzeroError as problem:
         return None, f"its error is not known: {problem}"
     return error, f"its error on the {part} part of {recipe.data.name}: {error:.2%}"
-
-
-def _error(session: Session, small: nn.Module, recipe: Recipe, dataset: data.Dataset) -> float:
-    device, shape = session.fabric.device, session.batches.images.shape[1:]
-    with evaluating(small), torch.no_grad():
-        scores = small(torch.zeros(1, *shape))
-    if dataset.shape != shape or scores.shape[1:] != (len(dataset.classes),):
-        raise LzeroError(f"the network was not trained on {dataset.name}, which has other images or classes")
-    train, test = parts_of(recipe, dataset)
-    session.test = data.Batches(test, TEST_BATCH, device=device)
-    if recipe.data.normalise:
-        mean, deviation = data.statistics(train.images)
-        session.statistics = mean.to(device), deviation.to(device)
-    return session.evaluate(small.to(device))[0]
 
 
 def _run_of(folder: Path) -> Source:
@@ -111,28 +88,14 @@ def _run_of(folder: Path) -> Source:
     return source
 
 
-def _budget(session: Session, text: str | None, cost: str | None) -> Objective | None:
-    """The budget asked for, else that of the recipe, if it has one."""
-    assert session.sparsifier is not None  # noqa: S101 (checked when the session was restored)
-    if text is not None:
-        return Constraint(session.sparsifier, target_of(text), check_cost(cost or "macs"))
+def _compacted(session: Session, budget: str | None, cost: str | None, multiple: int) -> tuple[nn.Module, bool]:
+    """The network within the budget asked for, else within the recipe's if it has one; whether gates were moved."""
+    assert session.sparsifier is not None  # noqa: S101 (checked when the run was reopened)
+    if budget is not None:
+        projection = project(session.model, target_of(budget), cost_of(cost), round_to=multiple)
+        warn_of_force(projection, session.sparsifier.num_gates)
+        return compact(session.model, round_to=multiple), True
     if cost is not None:
         raise ArgumentError.about("--cost", expected="--budget beside it", got=cost, advice="the recipe's has its own")
-    return session.objective if session.objective is not None and session.objective.budgets else None
-
-
-def _restored(source: Source, example: Tensor) -> Session:
-    """The training as its checkpoint has it, with averaged weights where the recipe averages; on blank data."""
-    recipe, run, count = source.recipe, source.run, source.recipe.training.batch_size
-    assert run is not None  # noqa: S101 (checked by the caller)
-    blank = data.Split(torch.zeros(count, *example.shape[1:]), torch.zeros(count, dtype=torch.int64))
-    plain = replace(recipe, data=replace(recipe.data, held_out=0.0, normalise=False))
-    with keeping_noise(), working_folder_importable():
-        session = build(plain, data.Dataset(recipe.data.name, blank, blank, ()))
-        checkpoint.restore(session, run.checkpoint, run.config.read_text(encoding="utf-8"), to_go_on=False)
-    if session.sparsifier is None:
-        raise LzeroError(f"{run.path}: its network has no gates any more; train with gates, and without freeze_after")
-    if session.average is not None:
-        session.model.load_state_dict(session.average.module.state_dict())
-    session.model.cpu()
-    return session
+    own = session.objective if session.objective is not None and session.objective.budgets else None
+    return compact(session.model, budget=own, round_to=multiple), own is not None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lightning.fabric import Fabric
     from torch import nn
 
-    from lzero.data import Dataset
+    from lzero.data import Dataset, Split
     from lzero.recipes import Recipe
     from lzero.sparsifier import Sparsifier
 
@@ -54,6 +54,7 @@ def build(
     train, test = parts_of(recipe, dataset)
     batches = Batches(train, recipe.training.batch_size, seed=seed, device=device, drop_last=True)
     steps = gated_steps(recipe, len(batches))
+    judged_on, image_statistics = judging(recipe, train, test, device)
     augmentation, gate_noise = _generators(recipe, fabric)
     sparsifier = _gates(recipe, model, dataset, gate_noise)
     session = Session(
@@ -66,8 +67,8 @@ def build(
         optimizers=make_optimizers(recipe, model, sparsifier, steps),
         average=None,
         batches=batches,
-        test=Batches(test, TEST_BATCH, device=device),
-        statistics=_statistics(train.images, device) if recipe.data.normalise else None,
+        test=judged_on,
+        statistics=image_statistics,
         augmentation=augmentation,
         gate_noise=gate_noise,
         dense=dense,
@@ -118,6 +119,12 @@ def gated_steps(recipe: Recipe, per_epoch: int) -> int:
     return max(1, math.ceil(recipe.training.epochs * (1.0 if after is None else after)) * per_epoch)
 
 
-def _statistics(images: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    mean, std = statistics(images)
-    return mean.to(device), std.to(device)
+def judging(
+    recipe: Recipe, train: Split, test: Split, device: torch.device
+) -> tuple[Batches, tuple[Tensor, Tensor] | None]:
+    """What errors are counted on, and the statistics that images are normalised by, if they are."""
+    batches = Batches(test, TEST_BATCH, device=device)
+    if not recipe.data.normalise:
+        return batches, None
+    mean, std = statistics(train.images)
+    return batches, (mean.to(device), std.to(device))
