@@ -9,9 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+from lzero import recipes
 from lzero.cli import app
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
+from lzero.training import fit, loop
 
 SETTINGS = [
     "training.epochs=0.5", "training.epochs=-1", "training.epochs=many", "training.batch_size=0",
@@ -59,6 +61,17 @@ def test_wrong_settings_are_refused_before_anything_is_written(setting, tmp_path
 def test_a_run_that_is_not_there_begins_and_says_so(tmp_path):
     told = [run("digits", "--set", "training.epochs=1", "--resume", "--out", str(tmp_path)).output for _ in range(2)]
     assert ["no run to go on with; a new one begins" in output for output in told] == [True, False]
+
+
+def test_a_comparison_that_was_interrupted_is_a_run_that_was_begun(tmp_path):
+    """All there is of it may be the network without gates, in a folder that nobody named."""
+    command = ["digits", "--set", "training.epochs=1", "--compare", "--out", str(tmp_path)]
+    recipe = loop.dense_recipe(recipes.load("digits", ["training.epochs=1"]))
+    fit(recipe, tmp_path / "dense", accelerator="cpu")
+    assert refused(run(*command)).startswith(f"lzero: {tmp_path}: there is a run already; go on with --resume")
+    again = run(*command, "--resume")
+    assert again.exit_code == 0, again.output
+    assert "a new one begins" not in again.output
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -56,7 +56,9 @@ def train_command(
         begun = [] if init is None else [f"model.init={json.dumps(str(init))}"]
         name, changed = recipe_of(recipe, [*(changes or []), *begun])
         folder = out or Path("runs") / short_name(recipe)
-        if resume and is_first() and not RunFolder(folder).config.exists():
+        run = RunFolder(folder)
+        is_begun = run.is_begun if compare else run.config.exists()
+        if resume and is_first() and not is_begun:
             say(console, f"{folder}: no run to go on with; a new one begins")
         with interruptible(f"the same command and --resume ({folder})") as should_stop, progress(console) as on_step:
             outcome = fit(
@@ -73,7 +75,7 @@ def train_command(
     console.print(_table(outcome))
     if price:
         say(console, f"The budget was met in the end.{price}", style="yellow")
-    say(console, f"The network: {RunFolder(folder).model}")
+    say(console, f"The network: {run.model}")
     say(console, f"The report:  {page}")
 
 

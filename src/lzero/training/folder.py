@@ -35,7 +35,13 @@ class RunFolder:
         self.config, self.metrics = path / "config.toml", path / "metrics.jsonl"
         self.checkpoint, self.model = path / "checkpoint.safetensors", path / "model.safetensors"
         self.outcome, self.report = path / "outcome.json", path / "report.html"
+        self.dense = path / "dense"  # the folder of the network without gates, where there is one to compare with
         self._events: Events | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run, or only the dense one so far that it is to be compared with."""
+        return self.config.exists() or RunFolder(self.dense).config.exists()
 
     @contextmanager
     def opened(self, recipe: Recipe, *, resume: bool, overwrite: bool = False) -> Iterator[None]:
@@ -76,14 +82,18 @@ class RunFolder:
         if overwrite or not self.config.exists():
             return
         if not resume:
-            choices = "go on with --resume, replace it with --overwrite, or choose another folder"
-            raise RunFolderError(f"{self.path}: there is a run already; {choices}")
+            raise self.taken()
         begun = self.config.read_text(encoding="utf-8")
         if begun != as_toml(recipe):
             told = _differences(begun, as_toml(recipe))
             raise RunFolderError(
                 f"{self.config}: the run was started with other settings ({told}); resume without changing them"
             )
+
+    def taken(self) -> RunFolderError:
+        """The error for who would begin where something was begun."""
+        choices = "go on with --resume, replace it with --overwrite, or choose another folder"
+        return RunFolderError(f"{self.path}: there is a run already; {choices}")
 
     def write(self, path: Path, text: str) -> None:
         """Write a file whole."""

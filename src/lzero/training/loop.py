@@ -102,8 +102,11 @@ def _dense_error(recipe: Recipe, folder: str | Path | None, again: dict[str, Any
     """The error of the same training without gates, in a folder within."""
     if folder is None:
         return fit(dense_recipe(recipe), **same).compacted.error
-    RunFolder(Path(folder)).check(recipe, **again)  # before the time of a whole training is spent
-    return fit(dense_recipe(recipe), Path(folder) / "dense", **again, **same).compacted.error
+    run = RunFolder(Path(folder))
+    run.check(recipe, **again)  # before the time of a whole training is spent
+    if run.is_begun and not any(again.values()):
+        raise run.taken()
+    return fit(dense_recipe(recipe), run.dense, **again, **same).compacted.error
 
 
 def _tell(step: Step, on_step: Callable[[Step], None] | None, on_epoch: OnEpoch | None) -> None:
