@@ -14,7 +14,7 @@ venv:  ## make .venv and install everything pinned in constraints.txt
 demo: venv  ## train a small network to a fifth of its multiply–accumulates
 	@$(BIN)/lzero train digits --out runs/demo --overwrite --compare
 
-lint: venv
+lint: venv  ## ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

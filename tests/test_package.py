@@ -95,5 +95,11 @@ def test_every_dependency_is_pinned_to_one_version():
     assert names <= set(pins)
 
 
+def test_make_help_lists_every_target():
+    text = (ROOT / "Makefile").read_text()
+    targets = re.search(r"\.PHONY: (.*)", text)[1].split()
+    assert re.findall(r"^([a-z-]*):.*## ", text, re.MULTILINE) == targets
+
+
 def test_types_travel_with_the_package():
     assert (SOURCE / "py.typed").is_file()

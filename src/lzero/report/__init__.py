@@ -1,1 +1,1 @@
-"""The only place that formats for people: tables, figures, pages."""
+"""Tables, figures and pages for people."""

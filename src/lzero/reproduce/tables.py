@@ -66,7 +66,7 @@ def foot(records: Sequence[Record]) -> str:
     """Where the numbers of a table come from."""
     machines = ", ".join(sorted({record.machine for record in records}))
     epochs = sorted({record.epochs for record in records})
-    length = f"{epochs[0]}" if len(set(epochs)) == 1 else f"{epochs[0]} to {epochs[-1]}"
+    length = f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]}"
     seconds = statistics.median([record.seconds for record in records])
     known = sorted({commit for record in records for commit in record.commit.split(", ")} - {""})
     unknown = ["others"] * any(not record.commit for record in records)
