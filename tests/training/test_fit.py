@@ -251,8 +251,8 @@ class Halving(nn.Module):
 
     def forward(self, x):
         h = self.swapped(x.flatten(1)).relu()
-        halves = h.split(h.shape[1] // 2, 1)
-        return self.head(self.free(torch.cat(halves[::-1], 1)).relu())
+        half = h.shape[1] // 2
+        return self.head(self.free(torch.cat([h[:, half:], h[:, :half]], 1)).relu())
 
 
 UNFIT = {
