@@ -233,8 +233,8 @@ def test_images_in_any_precision_are_learnt_from(few):
     ("options", "message"),
     [
         ({"devices": 0}, "devices: expected a whole number above 0, got 0"),
-        ({"accelerator": "tpu"}, "accelerator, devices, strategy: "),
-        ({"accelerator": "abacus"}, "accelerator, devices, strategy: "),
+        ({"accelerator": "mps"}, "accelerator: expected auto, cpu or cuda, got mps"),
+        ({"accelerator": "abacus"}, "accelerator: expected auto, cpu or cuda, got abacus"),
     ],
 )
 def test_machines_that_do_not_exist_are_refused(options, message, few):

@@ -72,6 +72,14 @@ def test_a_sweep_over_other_settings_needs_another_folder(tmp_path):
     assert json.loads((tmp_path / "sweep.json").read_text()) == first
 
 
+@pytest.mark.parametrize("accelerator", ["nonsense", "mps", "cuda"])
+def test_a_machine_that_is_not_there_is_refused_before_anything_is_trained(accelerator, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ArgumentError, match="accelerator: expected a"):
+        sweep("digits", {}, tmp_path / "sweep", changes=SHORT, accelerator=accelerator, workers=1)
+    assert not (tmp_path / "sweep").exists()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_training_that_fails_does_so_after_the_others(workers, tmp_path):
     over = {"objective.target": [1.5, 1.0]}

@@ -28,10 +28,11 @@ from lzero.cli.options import (
     target_of,
 )
 from lzero.cli.source import Source, find
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import LzeroError
 from lzero.latency import latency, machine, step_latency
 from lzero.measure import measure
 from lzero.preview import preview
+from lzero.training.processes import device_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +98,7 @@ def bench_command(
     precision.
     """
     with errors_for_people():
-        device, found = _device(accelerator), find(source)
+        device, found = device_of(accelerator), find(source)
         with Console(stderr=True).status("making networks …") as status:
             gated = found.gated(inputs, include=include, exclude=exclude)
             networks: dict[str, nn.Module] = {DENSE: found.dense()}
@@ -115,14 +116,6 @@ def bench_command(
     console.print(_table(cases))
     if missing:
         say(console, f"No network in multiples of {', '.join(map(str, missing))} is within the budget.", style="yellow")
-
-
-def _device(accelerator: str) -> torch.device:
-    if accelerator not in ("auto", "cpu", "cuda"):
-        raise ArgumentError.about("--accelerator", expected="auto, cpu or cuda", got=accelerator)
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError.about("--accelerator", expected="a GPU for cuda", got="a machine without one")
-    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def _within(

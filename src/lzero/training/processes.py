@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import torch
+
 from lzero.errors import ArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -13,7 +15,22 @@ if TYPE_CHECKING:
     from lzero.recipes import Recipe
 
 
+ACCELERATORS = ("auto", "cpu", "cuda")
 STRATEGIES = ("auto", "ddp")
+
+
+def device_of(accelerator: str) -> torch.device:
+    """The kind of device that is asked for, which must be here; `auto` is a GPU where there is one.
+
+    >>> device_of("cpu")
+    device(type='cpu')
+    """
+    if accelerator not in ACCELERATORS:
+        raise ArgumentError.about("accelerator", expected="auto, cpu or cuda", got=accelerator)
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        advice = "choose cpu, or auto for what is there"
+        raise ArgumentError.about("accelerator", expected="a GPU for cuda", got="a machine without one", advice=advice)
+    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> Fabric:
@@ -22,6 +39,7 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
         from lightning.fabric import Fabric
     except ImportError as error:
         raise MissingExtraError.of("lightning", extra="train") from error
+    device = device_of(accelerator)
     if strategy not in STRATEGIES:
         expected, advice = " or ".join(STRATEGIES), "for FSDP2 write the loop yourself: sparsify works under it"
         raise ArgumentError.about("strategy", expected=expected, got=strategy, advice=advice)
@@ -31,14 +49,14 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
     nodes = int(os.environ.get("WORLD_SIZE", here)) // here
     try:
         fabric = Fabric(
-            accelerator=accelerator,
+            accelerator=device.type,
             devices=here,
             num_nodes=nodes,
             strategy=strategy,
             precision=recipe.training.precision,
         )
     except (ValueError, RuntimeError, ImportError) as error:  # of machines and strategies that do not exist
-        raise ArgumentError(f"accelerator, devices, strategy: {error}") from error
+        raise ArgumentError(f"devices, strategy: {error}") from error
     check_batch(recipe, fabric.world_size)
     fabric.launch()
     return fabric

@@ -29,6 +29,7 @@ from lzero.training.building import build
 from lzero.training.folder import RunFolder
 from lzero.training.loop import begin, fastest_kernels, fit, save, training
 from lzero.training.outcome import finish
+from lzero.training.processes import device_of
 from lzero.training.shared_gpu import shared_gpu
 
 SIDE_BY_SIDE = 16  # networks that a GPU trains at a time
@@ -77,14 +78,15 @@ def train_all(
     When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised. Errors of single
     trainings are raised when the others are done.
     """
+    device = device_of(accelerator)
     if workers is not None and workers < 1:
         raise ArgumentError.about("workers", expected="a number from 1", got=workers)
     left = [trial for trial in trials if not trial.is_finished]
-    on_gpu = torch.cuda.is_available() and accelerator != "cpu"
+    on_gpu = device.type == "cuda"
     at_once = min(len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
     # By all trainings, not by those that are left: the threads of a training decide how its sums are rounded.
     threads = max(1, _cores() // at_once) if at_once > 1 else None
-    pool = Pool(data_dir, "cuda" if on_gpu else "cpu", at_once, threads, should_stop)
+    pool = Pool(data_dir, device.type, at_once, threads, should_stop)
     with shared_gpu(min(len(left), at_once) if on_gpu else 1) as environment:
         if environment is None:
             yield from side_by_side(left, data_dir, at_once, should_stop)
