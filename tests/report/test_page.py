@@ -128,7 +128,9 @@ def test_a_line_that_is_being_written_is_left_out(tmp_path):
 
 def test_a_dense_run(tmp_path):
     rows = [{"epoch": 1, "loss": 0.5, "error": 0.1}]
-    html = checked(page(tmp_path, rows=rows, changes=["gates.units=none"], result=outcome(layers=[])))
+    html = checked(
+        page(tmp_path, rows=rows, changes=["gates.units=none", "objective.kind=none"], result=outcome(layers=[]))
+    )
     assert "A dense network at 0.67\xa0% test error, trained without gates." in html
     assert "compacted" not in words(html)
 

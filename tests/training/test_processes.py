@@ -22,9 +22,10 @@ SHORT = [
     "gates.lr=0.4",
 ]
 MLP = ["model.name=tests.training.test_processes:perceptron"]  # without BatchNorm, whose statistics are a process's own
+DENSE = ["gates.units=none", "objective.kind=none"]
 KINDS = {
     "gated": [*MLP, "gates.noise=shared", "shrink.every=1", "shrink.threshold=0.25"],
-    "plain, averaged, accumulated": [*MLP, "gates.units=none", "training.average=0.9", "training.accumulate=2"],
+    "plain, averaged, accumulated": [*MLP, *DENSE, "training.average=0.9", "training.accumulate=2"],
     "frozen": [*MLP, "gates.noise=shared", "shrink.freeze_after=0.5"],
 }
 

@@ -1,10 +1,12 @@
 """Recipes: typed, checked, and written back as they were read."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from lzero import recipes
+from lzero.recipes.recipe import Training
 from lzero.recipes.settings import SettingError, read
 
 
@@ -62,7 +64,14 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "setting"), [("penalty", "target=0.3"), ("constraint", "strength=2"), ("penalty", "objective.target=0.3")]
+    ("kind", "setting"),
+    [
+        ("penalty", "target=0.3"),
+        ("constraint", "strength=2"),
+        ("penalty", "objective.target=0.3"),
+        ("none", "target=0.3"),
+        ("none", "objective.strength=2"),
+    ],
 )
 def test_settings_that_an_objective_does_not_have_are_refused(kind, setting):
     with pytest.raises(SettingError, match=f"an objective of kind {kind} does not have one"):
@@ -75,3 +84,18 @@ def test_settings_that_an_objective_does_not_have_are_refused(kind, setting):
 )
 def test_a_title_goes_when_it_is_not_true_any_more(change, keeps):
     assert bool(recipes.load("digits", [change]).title) == keeps
+
+
+def test_an_objective_without_gates_is_refused():
+    message = r"gates\.units: expected gates for an objective of kind constraint, got none; .* objective\.kind to none"
+    with pytest.raises(SettingError, match=message):
+        recipes.load("digits", ["gates.units=none"])
+    assert not recipes.load("digits", ["gates.units=none", "objective.kind=none"]).is_gated
+
+
+@pytest.mark.parametrize("epochs", [0, -1])
+def test_limits_hold_for_recipes_that_are_written_in_python_too(epochs):
+    with pytest.raises(SettingError, match=rf"training\.epochs: expected at least 1, got {epochs}"):
+        recipes.Recipe(training=Training(epochs=epochs))
+    with pytest.raises(SettingError, match=r"training\.epochs"):
+        replace(recipes.load("digits"), training=Training(epochs=epochs))

@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lzero.recipes.limits import check
 from lzero.recipes.recipe import Recipe
 from lzero.recipes.settings import SettingError, read
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "digits"
 TOLD = ("data", "model", "gates", "objective")  # sections that a title is about
+UNUSED = {"none": ("target", "strength"), "penalty": ("target",), "constraint": ("strength",)}  # by kinds of objectives
 
 
 def names() -> tuple[str, ...]:
@@ -40,7 +40,6 @@ def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
     for change in changes:
         _apply(settings, change)
     made = read(Recipe, settings)
-    check(made)
     _check_used(made.objective.kind, changes)
     return made
 
@@ -51,10 +50,11 @@ def _section(change: str) -> str:
 
 def _check_used(kind: str, changes: Iterable[str]) -> None:
     """Refuse to set what this kind of objective does not read."""
-    unused = {"penalty": "target", "constraint": "strength"}.get(kind)
-    if any(full_key(change.partition("=")[0]) == f"objective.{unused}" for change in changes):
-        advice = "choose another objective.kind, or leave it out"
-        raise SettingError(f"objective.{unused}: an objective of kind {kind} does not have one; {advice}")
+    unused = [f"objective.{setting}" for setting in UNUSED.get(kind, ())]
+    for key in (full_key(change.partition("=")[0]) for change in changes):
+        if key in unused:
+            advice = "choose another objective.kind, or leave it out"
+            raise SettingError(f"{key}: an objective of kind {kind} does not have one; {advice}")
 
 
 def _settings(recipe: str | Path) -> dict[str, Any]:

@@ -37,10 +37,10 @@ LIMITS: dict[str, tuple[float, float, str]] = {
 
 
 def check(recipe: Recipe) -> None:
-    """Refuse numbers that mean nothing, before anything is built.
+    """Refuse what means nothing, before anything is built.
 
-    >>> from lzero.recipes import load
-    >>> load("digits", ["training.epochs=0"])
+    >>> from lzero.recipes.recipe import Recipe, Training
+    >>> Recipe(training=Training(epochs=0))
     Traceback (most recent call last):
     lzero.recipes.settings.SettingError: training.epochs: expected at least 1, got 0
     """
@@ -49,3 +49,7 @@ def check(recipe: Recipe) -> None:
         value = getattr(getattr(recipe, section), name)
         if isinstance(value, int | float) and not low <= value <= high:
             raise SettingError(f"{key}: expected {words}, got {value}")
+    kind = recipe.objective.kind
+    if not recipe.is_gated and kind != "none":
+        advice = "nothing would move without gates: set objective.kind to none too"
+        raise SettingError(f"gates.units: expected gates for an objective of kind {kind}, got none; {advice}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lzero.recipes.limits import check
+
 Augmentation = Literal["crop", "flip", "cutout"]
 
 
@@ -18,6 +20,11 @@ class Data:
     cutout_size: int = 16
     normalise: bool = False
     held_out: float = 0.0  # the share of the training part that takes the place of the test part
+
+    @property
+    def evaluated_on(self) -> str:
+        """The examples that errors are of."""
+        return "held-out" if self.held_out else "test"
 
 
 @dataclass(frozen=True)
@@ -115,3 +122,11 @@ class Recipe:
     optimizer: Optimizer = field(default_factory=Optimizer)
     training: Training = field(default_factory=Training)
     shrink: Shrink = field(default_factory=Shrink)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether the network gets gates."""
+        return self.gates.units != "none"

@@ -65,7 +65,7 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
 def check_batch(recipe: Recipe, count: int) -> None:
     """Refuse a batch that cannot be dealt out evenly: its mean loss would not be the mean of its parts."""
     training = recipe.training
-    if training.accumulate < 1 or training.batch_size % (count * training.accumulate):
+    if training.batch_size % (count * training.accumulate):
         parts = f"{count} processes × {training.accumulate} parts"
         expected = f"a multiple of {count * training.accumulate} ({parts})"
         raise ArgumentError.about("training.batch_size", expected=expected, got=training.batch_size)
