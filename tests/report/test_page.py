@@ -1,6 +1,5 @@
 """The page of a run: it says what the files say, stands alone, and is safe whatever the files say."""
 
-import importlib
 import json
 import math
 import re
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 import lzero
-from lzero.report.page import write_page
+from lzero.report.page import write_page, written
 from lzero.report.run import read_run
 from lzero.report.summary import budget
 from tests.report.runs import outcome, row, write_run
@@ -254,11 +253,13 @@ def test_a_page_takes_the_place_of_the_one_before(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*.html*")) == ["report.html"]
 
 
-def test_without_jinja2_the_extra_is_named(monkeypatch):
+def test_without_jinja2_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    monkeypatch.delitem(sys.modules, "lzero.report.page")
+    folder = write_run(tmp_path)
     with pytest.raises(lzero.LzeroError, match=r'pip install "lzero\[plots\]"'):
-        importlib.import_module("lzero.report.page")
+        write_page(folder)
+    assert written(lambda: write_page(folder)).startswith("not written: this needs jinja2")
+    assert not (tmp_path / "report.html").exists()
 
 
 @pytest.mark.parametrize(("error", "told"), [(0.0067, False), (0.095, True)])

@@ -73,12 +73,12 @@ def compact_command(
 
 def _worth(session: Session, small: nn.Module, source: Source, data_dir: Path | None) -> tuple[float | None, str]:
     """The error on the data of the recipe, and in words that, or why it is not known."""
-    recipe, part = source.recipe, "held-out" if source.recipe.data.held_out else "test"
+    recipe = source.recipe
     try:
         error = judged(session, small, data.load(recipe.data.name, data_dir))
     except LzeroError as problem:
         return None, f"its error is not known: {problem}"
-    return error, f"its error on the {part} part of {recipe.data.name}: {error:.2%}"
+    return error, f"its error on the {recipe.data.evaluated_on} part of {recipe.data.name}: {error:.2%}"
 
 
 def _run_of(folder: Path) -> Source:

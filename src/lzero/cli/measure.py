@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor, nn
 
+from lzero.budgets import UNITS
 from lzero.cli.app import app, errors_for_people
 from lzero.cli.options import AsJson, Input, SourceName, Weights
 from lzero.cli.source import Source, find
@@ -64,8 +65,8 @@ def table_of(sizes: Sizes) -> Table:
     table.add_column("")
     for name in ["dense", *(["compacted", ""] if "compacted" in sizes else [])]:
         table.add_column(name, justify="right")
-    for key, label in {"params": "parameters", "macs": "MACs"}.items():
-        table.add_row(label, *_cells(sizes["dense"][key], sizes.get("compacted", {}).get(key)))
+    for key in ("params", "macs"):
+        table.add_row(UNITS[key], *_cells(sizes["dense"][key], sizes.get("compacted", {}).get(key)))
     if "gates" in sizes:
         table.add_row("gates", f"{sizes['gates']:,}")
     for layer in sizes.get("layers", []):

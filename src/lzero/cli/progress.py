@@ -106,7 +106,7 @@ class _Shown:
 
 def _kind(recipe: Recipe) -> str:
     """Which of two trainings it is, where the network is first trained without gates, to compare."""
-    return "dense" if recipe.gates.units == "none" else "epoch"
+    return "epoch" if recipe.is_gated else "dense"
 
 
 def _print(step: Step, console: Console) -> None:

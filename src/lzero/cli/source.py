@@ -71,7 +71,7 @@ class Source:
         """The dense network with gates: where it is said, and otherwise as the recipe has it."""
         gates = self.recipe.gates
         said = {
-            "units": units or (gates.units if gates.units != "none" else "structure"),
+            "units": units or (gates.units if self.recipe.is_gated else "structure"),
             "include": tuple(include) if include else gates.include,
             "exclude": tuple(exclude) if exclude else gates.exclude,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +48,7 @@ def train_command(
     """Train a network by a recipe to the size it asks for, and leave the compacted network in the run folder."""
     console = Console(stderr=as_json)
     with errors_for_people(), warnings_for_people(console), working_folder_importable():
+        from lzero.report.page import write_page, written
         from lzero.report.run import read_run
         from lzero.report.summary import price_of_fitting
         from lzero.training import fit  # heavy: Fabric
@@ -68,7 +70,7 @@ def train_command(
             )  # fmt: skip
         if not is_first():
             return
-        page, price = _page(folder), price_of_fitting(read_run(folder))
+        page, price = written(partial(write_page, folder)), price_of_fitting(read_run(folder))
     if as_json:
         typer.echo(json.dumps(outcome.as_dict(), indent=2))
         return
@@ -77,17 +79,6 @@ def train_command(
         say(console, f"The budget was met in the end.{price}", style="yellow")
     say(console, f"The network: {run.model}")
     say(console, f"The report:  {page}")
-
-
-def _page(folder: Path) -> str:
-    """The report page, where what draws it is installed."""
-    from lzero.errors import MissingExtraError
-    from lzero.report.page import write_page
-
-    try:
-        return str(write_page(folder))
-    except MissingExtraError as error:
-        return f"not written: {error}"
 
 
 def _table(outcome: Outcome) -> Table:

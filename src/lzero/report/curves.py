@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lzero.budgets import UNITS
 from lzero.objectives.constraint import target_of
 from lzero.report.charts import Chart, draw
 from lzero.report.columns import Series, Time
 from lzero.report.run import inside, number
-from lzero.report.summary import COSTS, error_of, is_dense, judged_on
+from lzero.report.summary import error_of, is_dense
 
 if TYPE_CHECKING:
     from lzero.report.run import Run
 
 GROUPS = 12  # of gates with budgets of their own that are drawn, at most
-NAMES = COSTS | {"l0": "gated parameters", "model": "gated parameters"}  # a penalty's group is the model
+NAMES = UNITS | {"model": UNITS["l0"]}  # a penalty's group is the model
 
 
 def curves(run: Run) -> list[Chart]:
@@ -43,7 +44,7 @@ def _series(run: Run, name: str, kind: str, *keys: str) -> Series:
 
 
 def _task(run: Run) -> list[Chart | None]:
-    examples = judged_on(run)
+    examples = run.recipe.data.evaluated_on
     loss = [_series(run, "training", "first", "loss"), _series(run, examples, "second", "test_loss")]
     compacted = number(inside(run.outcome, "compacted", "error"))
     error = [
@@ -57,8 +58,8 @@ def _task(run: Run) -> list[Chart | None]:
 def _size(run: Run) -> list[Chart | None]:
     """What is left of the network, whatever drives its gates."""
     series = [
-        Series(name, kind, [_share(inside(row, "size", cost)) for row in run.rows])
-        for name, kind, cost in (("parameters", "first", "params"), ("MACs", "second", "macs"))
+        Series(UNITS[cost], kind, [_share(inside(row, "size", cost)) for row in run.rows])
+        for cost, kind in (("params", "first"), ("macs", "second"))
     ]
     return [draw("What is left", _time(run), series, shares=True)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, get_args
 
+from lzero.budgets import UNITS
 from lzero.errors import ArgumentError, LzeroError
 from lzero.report.drawing import GREY, draw, log_ticks, panels, shared_legend
 from lzero.report.paper_networks import LENET, MLP
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     Targets = dict[float, list[Record]]  # by the target density, in percent
 
 Cost = Literal["macs", "params"]
-COSTS: dict[Cost, str] = {"macs": "MACs", "params": "parameters"}
 LABEL = re.compile(r"ε = ([\d.]+)\s*% of (each layer|the model)")
 MARKERS = "os^Dv<>Pp*hX"
 MARGIN = 0.8  # of an error: how far a logarithmic axis goes below the least
@@ -78,7 +78,7 @@ def trade_off(
         heights += line.mean
     if points:
         _draw_points(axes, points)
-    axes.set(xscale="log", xlabel=f"{COSTS[cost]} left, %", ylabel="test error, %")
+    axes.set(xscale="log", xlabel=f"{UNITS[cost]} left, %", ylabel="test error, %")
     log_ticks(axes.xaxis)
     if min(heights) > 0:
         axes.set(yscale="log", ylim=(MARGIN * min(heights), max(heights) / MARGIN))

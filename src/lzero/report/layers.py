@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lzero.report.run import inside, number
+from lzero.training.outcome import Layer
 
 if TYPE_CHECKING:
     from lzero.report.run import Run
-
-
-@dataclass(frozen=True)
-class Layer:
-    """The units of a gated layer: how many there were, and how many are left."""
-
-    name: str
-    before: int
-    after: int
-
-    @property
-    def share(self) -> float:
-        """What is left, between 0 and 1."""
-        return self.after / self.before
 
 
 def layers(run: Run) -> list[Layer]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import lzero
 from lzero.errors import MissingExtraError
@@ -14,11 +15,12 @@ from lzero.report.layers import layers
 from lzero.report.pixels import choices, reads_by_convolution
 from lzero.report.run import Run, inside, number, read_run
 from lzero.report.summary import budget, is_dense, result, table, title
+from lzero.training.folder import RunFolder
 
-try:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-except ImportError as error:
-    raise MissingExtraError.of("jinja2", extra="plots") from error
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jinja2 import Environment
 
 UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -34,15 +36,27 @@ def write_page(folder: Path) -> Path:
     ...     "Not finished" in write_page(Path(name)).read_text()
     True
     """
-    page = Path(folder) / "report.html"
+    page = RunFolder(Path(folder)).report
     text = _rendered(read_run(Path(folder)))
     with write_atomically(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return page
 
 
+def written(page: Callable[[], Path]) -> str:
+    """Where a page was written, or why it was not: what writes it may not be installed."""
+    try:
+        return str(page())
+    except MissingExtraError as error:
+        return f"not written: {error}"
+
+
 def environment() -> Environment:
     """The templates, and how they are filled."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError.of("jinja2", extra="plots") from error
     return Environment(
         loader=PackageLoader("lzero", "report/templates"),
         autoescape=True,  # everything from a run folder passes through it

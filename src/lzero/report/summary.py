@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lzero.budgets import UNITS
 from lzero.report.run import inside, number
 from lzero.report.words import counted, duration, percent, plain
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 WORTH_A_WORD = 0.01  # of error
 NEARLY = 0.02  # above a budget, as a share of it
-COSTS = {"params": "parameters", "macs": "MACs"}
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,7 @@ def title(run: Run) -> str:
 
 def is_dense(run: Run) -> bool:
     """Whether nothing was gated."""
-    return run.recipe.gates.units == "none"
-
-
-def judged_on(run: Run) -> str:
-    """The examples that errors are of."""
-    return "held-out" if run.recipe.data.held_out else "test"
+    return not run.recipe.is_gated
 
 
 def error_of(row: dict[str, Any]) -> float | None:
@@ -53,12 +48,12 @@ def result(run: Run) -> str:
     if run.outcome is None:
         return _so_far(run)
     error = _of(run, "compacted", "error")
-    at = "" if error is None else f" at {percent(error)} {judged_on(run)} error"
+    at = "" if error is None else f" at {percent(error)} {run.recipe.data.evaluated_on} error"
     if is_dense(run):
         return f"A dense network{at}, trained without gates."
     cost = "macs" if run.recipe.objective.cost == "macs" else "params"
     share = _ratio(run, cost)
-    left = "Finished" if share is None else f"{percent(share)} of the {COSTS[cost]}"
+    left = "Finished" if share is None else f"{percent(share)} of the {UNITS[cost]}"
     return f"{left}{at}{_against(run)}{_faster(run)}."
 
 
@@ -69,8 +64,8 @@ def table(run: Run) -> list[Row]:
     batch = number(run.outcome.get("latency_batch"))
     time = "time of a forward" if batch is None else f"time for {counted(batch, 'example')}"
     rows = [
-        _row(run, f"{judged_on(run)} error", "error", percent, ratio=False),
-        *(_row(run, name, cost, plain) for cost, name in COSTS.items()),
+        _row(run, f"{run.recipe.data.evaluated_on} error", "error", percent, ratio=False),
+        *(_row(run, UNITS[cost], cost, plain) for cost in ("params", "macs")),
     ]
     return rows if _of(run, "compacted", "latency") is None else [*rows, _row(run, time, "latency", duration)]
 
@@ -82,10 +77,9 @@ def budget(run: Run) -> str:
         return ""
     share = isinstance(aim.target, str) or aim.target <= 1
     allowed = aim.target if isinstance(aim.target, str) else percent(aim.target) if share else f"{aim.target:,.0f}"
-    cost = {"l0": "gated parameters"}.get(aim.cost) or COSTS[aim.cost]
-    where = " in each layer" if aim.per == "layer" else ""
+    of_what = f"{'of the ' if share else ''}{UNITS[aim.cost]}{' in each layer' if aim.per == 'layer' else ''}"
     fit = "borderline gates close, or open again, at the end to fit it"
-    return f"The budget was {allowed} {'of the ' if share else ''}{cost}{where}; {fit}.{price_of_fitting(run)}"
+    return f"The budget was {allowed} {of_what}; {fit}.{price_of_fitting(run)}"
 
 
 def price_of_fitting(run: Run) -> str:
@@ -111,7 +105,8 @@ def _so_far(run: Run) -> str:
     if not run.rows:
         return "Not finished: no epoch has ended yet."
     error = error_of(run.rows[-1])
-    at = "" if error is None else f", with {percent(error)} {judged_on(run)} error after the last of them"
+    examples = run.recipe.data.evaluated_on
+    at = "" if error is None else f", with {percent(error)} {examples} error after the last of them"
     return f"Not finished: {len(run.rows):,} of {counted(run.recipe.training.epochs, 'epoch')}{at}."
 
 

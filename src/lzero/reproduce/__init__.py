@@ -6,7 +6,7 @@ import difflib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lzero.errors import ArgumentError, MissingExtraError
+from lzero.errors import ArgumentError
 from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import SOURCES, draw
 
@@ -70,7 +70,10 @@ def reproduce(
         draw(name, out)
         say(f"{name}: {out / name}.png, and in SVG, light and dark")
     if out.is_dir():
-        say(f"All of it: {_page(out, quick)}")
+        from lzero.report.page import written
+        from lzero.reproduce.page import write_page
+
+        say(f"All of it: {written(partial(write_page, out, quick=quick))}")
 
 
 def _chosen(names: Sequence[str], only: Sequence[str]) -> list[Experiment]:
@@ -85,16 +88,6 @@ def _chosen(names: Sequence[str], only: Sequence[str]) -> list[Experiment]:
         labels = ", ".join(dict.fromkeys(repr(row.label) for experiment in experiments for row in experiment.rows))
         raise ArgumentError.about("only", expected=f"a part of one of {labels}", got=", ".join(map(repr, only)))
     return chosen
-
-
-def _page(out: Path, quick: bool) -> str:
-    """The page, where what writes it is installed."""
-    try:
-        from lzero.reproduce.page import write_page
-
-        return str(write_page(out, quick=quick))
-    except MissingExtraError as error:
-        return f"not written: {error}"
 
 
 def _said(record: Record) -> str:

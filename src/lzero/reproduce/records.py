@@ -81,13 +81,13 @@ class Record:
 def digest(recipe: Recipe) -> str:
     """A short name for all settings of a training: a record of other settings is no record of it.
 
-    Titles, and settings of gates where there are none, are no part of it.
+    Titles are no part of it; nor, where there are no gates, what would drive and remove them. How gates would be, is.
 
     >>> from lzero.recipes import load
     >>> digest(load("digits")) == digest(load("digits", ["training.seed=1"]))
     False
     """
-    used = dense_recipe(recipe) if recipe.gates.units == "none" else recipe
+    used = recipe if recipe.is_gated else dense_recipe(recipe)
     return hashlib.sha256(as_toml(replace(used, title="")).encode()).hexdigest()[:12]
 
 

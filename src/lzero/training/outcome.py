@@ -42,6 +42,11 @@ class Layer:
     before: int
     after: int
 
+    @property
+    def share(self) -> float:
+        """What is left, between 0 and 1."""
+        return self.after / self.before
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -85,7 +90,7 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
         layers_of(small, session.widths),
         session.epoch,
         session.seconds,
-        "held-out" if session.recipe.data.held_out else "test",
+        session.recipe.data.evaluated_on,
         machine(device),
         session.commit,
     )

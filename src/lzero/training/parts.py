@@ -95,7 +95,7 @@ def parts_of(recipe: Recipe, dataset: Dataset) -> tuple[Split, Split]:
 
 def make_gates(recipe: Recipe, model: nn.Module, example: Tensor) -> Sparsifier | None:
     """The gates, or none."""
-    return None if recipe.gates.units == "none" else gated(recipe.gates, model, example)
+    return gated(recipe.gates, model, example) if recipe.is_gated else None
 
 
 def gated(gates: Gates, model: nn.Module, inputs: Inputs) -> Sparsifier:

@@ -71,7 +71,7 @@ class Session:
     @property
     def is_frozen(self) -> bool:
         """Whether gates were there and are folded in."""
-        return self.sparsifier is None and self.recipe.gates.units != "none"
+        return self.sparsifier is None and self.recipe.is_gated
 
     def step(self, rows: Tensor) -> None:
         """One step of all optimizers on these rows, all of it on the device."""
