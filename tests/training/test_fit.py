@@ -86,8 +86,8 @@ class StopHereError(Exception):
 @pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")  # so short a training cannot get far
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupted_run_is_bitwise_the_one_that_was_not(kind, few, tmp_path):
-    closing = "objective.kind=penalty" in KINDS[kind]
-    recipe = recipes.load("digits", [*(FAST if closing else SHORT), *KINDS[kind]])
+    has_target = kind != "plain" and "objective.kind=penalty" not in KINDS[kind]
+    recipe = recipes.load("digits", [*(SHORT if has_target else FAST), *KINDS[kind]])
     whole = fit(recipe, tmp_path / "whole", dataset=few, accelerator="cpu")
 
     def stop(step):
@@ -289,6 +289,32 @@ def test_gates_that_are_no_numbers_leave_the_last_good_checkpoint(few, tmp_path)
         fit(recipe, tmp_path, model=model, dataset=few, checkpoint_seconds=0, on_epoch=spoil)
     assert len(numbers(tmp_path)) == 1
     assert fit(recipe, tmp_path, model=perceptron(8), dataset=few, resume=True).epochs == 2
+
+
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
+@pytest.mark.parametrize("kind", ["plain", "frozen"])
+@pytest.mark.parametrize("stops", [False, True])
+def test_weights_that_are_no_numbers_leave_the_last_good_checkpoint(kind, stops, few, tmp_path):
+    recipe, asked = recipes.load("digits", [*FAST, *KINDS[kind]]), []
+
+    def spoil(step):
+        if step.session.step_number == 13:  # after the gates were folded in, in the middle of an epoch
+            next(step.session.model.parameters()).data.view(-1)[0] = float("nan")
+            asked.append(stops)
+
+    how = {"dataset": few, "accelerator": "cpu", "checkpoint_seconds": 0}
+    message = "weights are not" if stops else "the loss is not"
+    with pytest.raises(NotFiniteError, match=rf"{message} finite in epoch 3; begin anew with .* \(optimizer\.lr\)"):
+        fit(recipe, tmp_path, on_step=spoil, should_stop=lambda: any(asked), **how)
+    assert fit(recipe, tmp_path, resume=True, **how).epochs == 4
+
+
+def test_the_loss_of_a_step_at_the_end_of_an_epoch_is_that_of_the_epoch(few):
+    ended = []
+    recipe = recipes.load("digits", ["training.epochs=2", "objective.target=1.0"])
+    fit(recipe, dataset=few, on_step=lambda step: ended.append((step.loss, step.row)))
+    assert all(loss > 0 for loss, _ in ended)
+    assert [loss for loss, row in ended if row] == [row["loss"] for _, row in ended if row]
 
 
 def test_a_training_that_went_on_with_other_code_names_both(few, tmp_path, monkeypatch):

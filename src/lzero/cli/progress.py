@@ -99,7 +99,7 @@ class _Shown:
         elif monotonic() - self.looked < BETWEEN:
             return
         self.looked = monotonic()
-        now = f"loss {step.loss:.4f}  {self.said}" if step.row is None else f"loss {step.row['loss']:.4f}  {self.said}"
+        now = f"loss {step.loss:.4f}  {self.said}"
         epoch = f"{kind} {min(epochs, session.epoch + (session.position > 0))}/{epochs}"
         self.bar.update(self.tasks[kind], completed=session.step_number, description=now, epoch=epoch)
 

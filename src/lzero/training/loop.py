@@ -41,7 +41,9 @@ class Step:
 
     @property
     def loss(self) -> float:
-        """The mean loss of this epoch so far."""
+        """The mean loss of the epoch that ended here, or of this process in this epoch so far."""
+        if self.row is not None:
+            return float(self.row["loss"])
         return self.session.totals[0].item() / max(1, self.session.position)
 
 
@@ -198,8 +200,9 @@ def can_be_captured(session: Session) -> bool:
 
 
 def save(session: Session, run: RunFolder | None) -> None:
-    """Write a checkpoint, where there is a folder for it."""
+    """Write a checkpoint, where there is a folder for it: what a training goes back to, and so of finite numbers."""
     if run is not None:
+        session.check_finite()
         checkpoint.save(session, run.checkpoint, as_toml(session.recipe))
 
 

@@ -169,14 +169,28 @@ class Session:
             self.objective.count()
         self.position += 1
 
+    def means(self) -> tuple[float, float]:
+        """Of this epoch so far, over steps and processes: the loss, and the error on what was learnt from."""
+        totals = self.fabric.all_reduce(self.totals.clone(), reduce_op="mean")
+        assert isinstance(totals, Tensor)  # noqa: S101 (as it was given)
+        loss, error = (totals / max(1, self.position)).tolist()
+        return loss, error
+
+    def check_finite(self) -> None:
+        """Stop, in all processes alike, if the loss of one is no number any more, or a weight."""
+        loss, _ = self.means()
+        weights = (parameter for parameter in self.model.parameters() if parameter.requires_grad)
+        if math.isfinite(loss) and all(bool(weight.isfinite().all()) for weight in weights):
+            return
+        what = "weights are" if math.isfinite(loss) else "the loss is"
+        raise NotFiniteError(
+            f"{what} not finite in epoch {self.epoch + 1}; begin anew with a lower learning rate (optimizer.lr)"
+        )
+
     def end_epoch(self) -> tuple[float, float]:
-        """Go on to the next epoch; the means over steps are returned, of the loss and of the training error."""
-        loss, error = (self.totals / len(self.batches)).tolist()
-        if not math.isfinite(loss):
-            raise NotFiniteError(
-                f"the loss is not finite in epoch {self.epoch + 1}; lower the learning rate and begin anew, or go on "
-                "from the last checkpoint"
-            )
+        """Go on to the next epoch; the means are returned, of the loss and of the training error."""
+        self.check_finite()
+        loss, error = self.means()
         self.totals.zero_()
         self.epoch, self.position = self.epoch + 1, 0
         return loss, error

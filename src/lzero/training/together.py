@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context, parent_process
@@ -274,9 +274,10 @@ def _together(
                     still.append((trial, stream, steps))
         waiting = still
         if waiting and should_stop():
-            for _, stream, steps in waiting:
-                with torch.cuda.stream(stream):
-                    steps.close()
+            with ExitStack() as closing:  # of all, also where one cannot be saved
+                for _, stream, steps in waiting:
+                    closing.enter_context(torch.cuda.stream(stream))
+                    closing.callback(steps.close)
             raise KeyboardInterrupt
     return failed
 
@@ -290,6 +291,7 @@ def _steps(trial: Trial, loaded: Callable[[str], data.Dataset]) -> Generator[boo
             try:
                 yield True
             except GeneratorExit:
-                save(session, run)
+                with _named(trial):
+                    save(session, run)
                 raise
         finish(session, run)
