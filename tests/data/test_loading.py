@@ -1,6 +1,7 @@
 """Whole files come back as what was written, from every place they may lie in."""
 
 import builtins
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,3 +185,20 @@ def test_labels_that_count_no_class_are_refused(labels, told):
     split = Split(torch.zeros(3, 1, 2, 2), torch.tensor(labels))
     with pytest.raises(ArgumentError, match=f"labels: expected numbers from 0 to 2, .* got {told}"):
         Dataset("mine", split, split, ("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "expected"),
+    [
+        ((3, 1, 8, 8), (3, 3, 8, 8), "the same channels and sizes in both parts"),
+        ((3, 1, 8, 8), (2, 1, 8, 9), "the same channels and sizes in both parts"),
+        ((3, 1, 8, 8), (0, 1, 8, 8), "some in both parts"),
+        ((0, 1, 8, 8), (3, 1, 8, 8), "some in both parts"),
+    ],
+)
+@pytest.mark.parametrize("classes", [(), ("a",)])
+def test_parts_that_do_not_go_together_are_refused(train, test, expected, classes):
+    parts = (Split(torch.zeros(*shape), torch.zeros(shape[0], dtype=torch.int64)) for shape in (train, test))
+    told = re.escape(f"images: expected {expected}, got {list(train)} to train and {list(test)} to test")
+    with pytest.raises(ArgumentError, match=told):
+        Dataset("mine", *parts, classes)

@@ -46,8 +46,14 @@ class Dataset:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
+        sizes = [list(split.images.shape) for split in (self.train, self.test)]
+        told = f"{sizes[0]} to train and {sizes[1]} to test"
+        if not len(self.train) or not len(self.test):
+            raise ArgumentError.about("images", expected="some in both parts", got=told)
+        if sizes[0][1:] != sizes[1][1:]:
+            raise ArgumentError.about("images", expected="the same channels and sizes in both parts", got=told)
         for split in (self.train, self.test) if self.classes else ():
-            low, high = (int(label) for label in split.labels.aminmax()) if len(split) else (0, 0)
+            low, high = (int(label) for label in split.labels.aminmax())
             if low < 0 or high >= len(self.classes):
                 expected = f"numbers from 0 to {len(self.classes) - 1}, one for each of the classes"
                 raise ArgumentError.about("labels", expected=expected, got=f"some from {low} to {high}")
