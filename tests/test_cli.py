@@ -96,11 +96,33 @@ def test_an_unknown_name_is_refused_with_the_nearest(run, tmp_path):
     assert "got figure2; did you mean figure-2?" in refused.output
 
 
-def test_figures_of_experiments_that_were_not_run_say_so(run, tmp_path):
-    refused = run("reproduce", "figure-3", "--out", tmp_path)
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["figure-3"], "name them too: lzero reproduce table-1-mlp table-1-lenet5 figure-3"),
+        (["table-1-mlp", "figure-3"], "name them too: lzero reproduce table-1-mlp table-1-lenet5 figure-3"),
+        (["dynamics", "table-1-mlp", "figure-c1", "--only", "λ"], "name them too: lzero reproduce dynamics figure-c1"),
+    ],
+)
+def test_figures_of_experiments_that_were_not_run_say_so_before_anything_is_trained(arguments, advice, run, tmp_path):
+    refused = run("reproduce", *arguments, "--out", tmp_path / "out", "--data-dir", tmp_path)  # which has no MNIST
     assert refused.exit_code == 1
-    assert "table-1-mlp.jsonl" in refused.output
-    assert "run lzero reproduce first" in refused.output
+    assert advice in refused.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_records_are_named_before_anything_is_trained(run, tmp_path):
+    (tmp_path / "dynamics.jsonl").write_text('{"row": "a"}\n')
+    refused = run("reproduce", "table-1-mlp", "figure-c1", "--out", tmp_path, "--data-dir", tmp_path)
+    assert refused.exit_code == 1
+    assert "dynamics.jsonl, line 1: damaged, not a record" in refused.output
+
+
+def test_all_may_stand_beside_other_names(run, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("lzero.cli.reproduce.reproduce", lambda names, *_, **__: told.extend(names))
+    assert run("reproduce", "all", "figure-1", "--out", tmp_path).exit_code == 0
+    assert set(told) == set(NAMES)
 
 
 def test_an_unwritable_folder_is_one_line(run, tmp_path):

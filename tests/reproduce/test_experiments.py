@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lzero import data
 from lzero.data import Dataset, Split
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import load
 from lzero.report import density_figures
 from lzero.report.paper_networks import LENET, MLP, architecture_share
@@ -82,6 +82,20 @@ def test_records_keep_what_tables_and_figures_need(tmp_path):
     went_on = [replace(kept[0], commit="abc1234, def5678"), replace(kept[1], commit="")]
     assert tables.foot(went_on).endswith("; lzero at abc1234, def5678, others.")
     assert tables.foot(went_on[1:]).endswith("; a machine.")
+
+
+def test_records_that_are_not_there_are_told_from_damaged_ones(tmp_path):
+    kept = [records.Record.of(finished(tmp_path / str(seed), seed, 0.01)) for seed in range(2)]
+    path = tmp_path / "dynamics.jsonl"
+    with pytest.raises(LzeroError, match=r"dynamics\.jsonl: there is no such file; run lzero reproduce dynamics first"):
+        records.read(path)
+    records.write(kept, path)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(LzeroError, match=r"dynamics\.jsonl, line 2: damaged, not a record \("):
+        records.read(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(LzeroError, match=r"dynamics\.jsonl: cannot be read"):
+        records.read(path)
 
 
 def test_a_figure_shows_rows_with_a_budget_of_its_own_cost_where_there_are_any(tmp_path, monkeypatch):

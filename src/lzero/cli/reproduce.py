@@ -39,7 +39,7 @@ def reproduce_command(
 ) -> None:
     """Re-create tables and figures of the papers. Trainings that were interrupted go on."""
     console = Console()
-    wanted = list(NAMES) if names == ["all"] else names or list(WITHOUT_TRAINING)
+    wanted = [each for name in names or WITHOUT_TRAINING for each in (NAMES if name == "all" else (name,))]
     with (
         errors_for_people(),
         warnings_for_people(console),

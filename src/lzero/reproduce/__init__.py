@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lzero.errors import ArgumentError
 from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import SOURCES, draw
+from lzero.reproduce.records import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,8 @@ def reproduce(
         if name in FIGURES:
             _check_free(out / f"{name}.png", overwrite=overwrite)
     chosen = _chosen(names, only)
+    for name in names:
+        _check_sources(name, {each.name for each in chosen}, out)
     if "law" in names:
         from lzero.report.law_table import law_table
 
@@ -100,6 +103,22 @@ def _check_name(name: str) -> None:
         nearest = difflib.get_close_matches(name, NAMES, n=1)
         advice = f"did you mean {nearest[0]}?" if nearest else None
         raise ArgumentError.about("name", expected=f"one of {', '.join(NAMES)}", got=name, advice=advice)
+
+
+def _check_sources(name: str, chosen: set[str], out: Path) -> None:
+    """Refuse a figure of what is neither there nor about to be; what is there is read, to see if it is whole."""
+    sources = SOURCES.get(name, ())
+    absent = [source for source in sources if not (out / f"{source}.jsonl").exists()]
+    if not chosen >= set(absent):
+        raise ArgumentError.about(
+            "name",
+            expected=f"{name} with what it is drawn from, {' and '.join(sources)}",
+            got=f"{out} without records of {' and '.join(absent)}",
+            advice=f"name them too: lzero reproduce {' '.join((*absent, name))}",
+        )
+    for source in sources:
+        if source not in absent:
+            read_all(out, source)
 
 
 def _check_free(path: Path, *, overwrite: bool) -> None:

@@ -138,9 +138,19 @@ def write(records: Sequence[Record], path: Path) -> None:
 def read(path: Path) -> list[Record]:
     """The records of a file."""
     try:
-        return [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, TypeError) as error:
-        raise LzeroError(f"{path}: not a file of records ({error}); run lzero reproduce first") from error
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise LzeroError(f"{path}: there is no such file; run lzero reproduce {path.stem} first") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise LzeroError(f"{path}: cannot be read ({error})") from error
+    return [_record(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def _record(line: str, where: str) -> Record:
+    try:
+        return Record(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise LzeroError(f"{where}: damaged, not a record ({error})") from error
 
 
 def read_all(folder: Path, name: str) -> list[Record]:

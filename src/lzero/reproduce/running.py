@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lzero.files import write_atomically
 from lzero.recipes import load
 from lzero.reproduce import records, tables
 from lzero.training.together import Trial, train_all
@@ -54,9 +55,8 @@ def run(
         record = kept[_key(trial)] = records.Record.of(trial)
         records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
         on_record(record)
-    (out / f"{experiment.name}.md").write_text(
-        tables.markdown(experiment, records.read_all(out, experiment.name)), encoding="utf-8"
-    )
+    with write_atomically(out / f"{experiment.name}.md") as temporary:
+        temporary.write_text(tables.markdown(experiment, records.read_all(out, experiment.name)), encoding="utf-8")
     return [kept[key] for key in sorted(kept)]
 
 
