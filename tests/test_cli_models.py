@@ -15,6 +15,7 @@ from lzero.cli.source import SHAPES, find
 from lzero.cli.sweep import parsed
 from lzero.data import Dataset, Split
 from lzero.errors import BudgetWarning
+from lzero.report.page import write_page
 from lzero.training.building import build
 from lzero.zoo import make
 from tests.test_export import assert_same
@@ -293,13 +294,36 @@ def test_an_error_on_data_that_is_not_here_is_not_told(runs, told, run, monkeypa
     assert "its error is not known: digits: not here" in " ".join(printed.split())
 
 
-def test_an_error_on_other_data_than_it_was_trained_on_is_not_told(told, run, here):
-    """A recipe does not know that other data was given in its place."""
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("digits", "was not trained on digits"), ("mine", "not known: name: expected one of digits, mnist")],
+)
+def test_an_error_on_other_data_than_it_was_trained_on_is_not_told(name, says, told, run, here):
+    """A recipe knows data that was given in place of its own by the name alone."""
     split = Split(torch.rand(80, 1, 8, 8), torch.arange(80) % 2)
     recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0", "model.options={classes=2}"])
-    lzero.fit(recipe, here / "run", dataset=Dataset("mine", split, split, ("a", "b")), accelerator="cpu")
-    assert told("compact", "run", "--out", "a.safetensors")["error"] is None
-    assert "was not trained on digits" in run("compact", "run", "--out", "b.safetensors").output
+    lzero.fit(recipe, here / "run", dataset=Dataset(name, split, split, ("a", "b")), accelerator="cpu")
+    sizes = "--input", "1,1,8,8"
+    assert told("compact", "run", "--out", "a.safetensors", *sizes)["error"] is None
+    assert says in run("compact", "run", "--out", "b.safetensors", *sizes).output
+    without = run("compact", "run", "--out", "c.safetensors").output
+    assert ("the sizes of mine are not known" in without) is (name == "mine")
+
+
+COMMANDS = ["measure RUN", "plan RUN", "bench RUN", "export RUN --out a.pt2", "compact RUN --out a.safetensors"]
+
+
+def test_a_network_that_was_given_from_python_is_named_by_its_function(run, told, here):
+    (here / "given.py").write_text("from lzero.zoo import make\ndef net(): return make('smallconv')\n")
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    outcome = lzero.fit(recipe, here / "run", model=make("smallconv"), accelerator="cpu")
+    for command in COMMANDS:
+        refused = run(*command.replace("RUN", "run").split())
+        assert refused.exit_code == 1
+        assert "was given to fit from Python; name its function, module:function, with --weights run/" in refused.output
+    said = told("measure", "given.py:net", "--weights", "run/model.safetensors", "--input", "1,1,8,8")
+    assert said["compacted"]["macs"] == outcome.compacted.macs
+    assert "SmallConv on digits" in write_page(here / "run").read_text()
 
 
 def test_lines_say_which_of_two_trainings_they_are_of(run, here):

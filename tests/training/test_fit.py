@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -191,6 +192,30 @@ def test_a_model_of_ones_own(few):
     assert fit(recipes.load("digits", settings), model=model, dataset=few).dense.params == 64 * 32 + 32 + 320 + 10
     named = ["model.name=tests.training.test_fit:perceptron", "model.options={width = 16}", *settings]
     assert fit(recipes.load("digits", named), dataset=few).dense.params == 64 * 16 + 16 + 160 + 10
+
+
+def test_what_was_given_is_what_the_folder_says_and_goes_on_with(few, tmp_path):
+    mine = Dataset("mine", few.train, few.test, few.classes)
+    recipe = recipes.load("digits", ["training.epochs=2", "training.seed=1", "objective.kind=penalty"])
+    recipe = replace(recipe, title="A title", model=replace(recipe.model, options={"classes": 10}))
+
+    def run(dataset=mine, model=None, **how):
+        return fit(recipe, tmp_path / "run", model=model or Halving(), dataset=dataset, accelerator="cpu", **how)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(should_stop=stop_after(7))
+    begun = recipes.load(tmp_path / "run" / "config.toml")
+    assert (begun.title, begun.data.name) == ("", "mine")
+    assert (begun.model.name, begun.model.options) == ("tests.training.test_fit.Halving", {})
+    assert begun.model.is_given
+    with pytest.raises(RunFolderError, match=r"data\.name: mine there, digits here"):
+        run(few, resume=True)
+    with pytest.raises(
+        RunFolderError, match=r"model\.name: .*Halving there, torch\.nn\.modules\.container\.Sequential"
+    ):
+        run(model=perceptron(8), resume=True)
+    assert run(resume=True).epochs == 2
+    assert fit(begun, tmp_path / "run", model=Halving(), dataset=mine, resume=True).epochs == 2
 
 
 def mistaken():

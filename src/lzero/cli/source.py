@@ -98,7 +98,7 @@ def find(name: str) -> Source:
         run = RunFolder(Path(name))
         if not run.config.exists():
             raise ArgumentError.about("SOURCE", expected="a run folder, with config.toml", got=name)
-        return Source(name, recipes.load(run.config), run)
+        return Source(name, _made_here(recipes.load(run.config), run), run)
     if zoo.knows(name) or ":" in name:
         return Source(name, Recipe(model=Model(dotted(name))), has_data=False)
     near = difflib.get_close_matches(name, (*recipes.names(), *zoo.names()), n=1)
@@ -107,6 +107,16 @@ def find(name: str) -> Source:
         advice = "a file has weights and no network: give its run folder, or a network and --weights FILE"
     expected = "a recipe, a TOML file, a run folder, a network of the zoo or package.module:function"
     raise ArgumentError.about("SOURCE", expected=expected, got=name, advice=advice)
+
+
+def _made_here(recipe: Recipe, run: RunFolder) -> Recipe:
+    """The recipe of a run, if its network can be made again."""
+    if recipe.model.is_given:
+        raise LzeroError(
+            f"{run.config}: the network ({recipe.model.name}) was given to fit from Python; name its function, "
+            f"module:function, with --weights {run.model}, or train by that name"
+        )
+    return recipe
 
 
 def recipe_of(text: str, changes: Sequence[str]) -> tuple[str, list[str]]:

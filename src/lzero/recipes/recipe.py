@@ -35,6 +35,11 @@ class Model:
     options: dict[str, Any] = field(default_factory=dict)
     init: str | None = None  # a safetensors file with weights to start from
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the network came as a module from Python: then its name is that of a class, which nothing makes."""
+        return "." in self.name and ":" not in self.name
+
 
 @dataclass(frozen=True)
 class Gates:

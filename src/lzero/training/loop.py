@@ -76,7 +76,7 @@ def fit(
     >>> outcome.compacted.macs <= outcome.dense.macs
     True
     """
-    recipe = recipe if isinstance(recipe, Recipe) else load(recipe)
+    recipe = as_given(recipe if isinstance(recipe, Recipe) else load(recipe), model, dataset)
     dataset = data.load(recipe.data.name, data_dir) if dataset is None else dataset
     place: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "strategy": strategy}
     again: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
@@ -98,6 +98,17 @@ def fit(
                     save(session, run)
                     raise KeyboardInterrupt
             return finish(session, run, dense_error)
+
+
+def as_given(recipe: Recipe, model: nn.Module | None, dataset: Dataset | None) -> Recipe:
+    """The recipe with the names of what was given in place of its own, and without a title of something else."""
+    named = recipe
+    if dataset is not None:
+        named = replace(named, data=replace(named.data, name=dataset.name))
+    if model is not None:
+        made = f"{type(model).__module__}.{type(model).__qualname__}"
+        named = replace(named, model=replace(named.model, name=made, options={}))
+    return recipe if named == recipe else replace(named, title="")
 
 
 def _dense_error(recipe: Recipe, folder: str | Path | None, again: dict[str, Any], **same: Any) -> float | None:
