@@ -114,7 +114,7 @@ def _made_here(recipe: Recipe, run: RunFolder) -> Recipe:
     if recipe.model.is_given:
         raise LzeroError(
             f"{run.config}: the network ({recipe.model.name}) was given to fit from Python; name its function, "
-            f"module:function, with --weights {run.model}, or train by that name"
+            f"module:function, with --weights {run.model}, or train it by that name"
         )
     return recipe
 
