@@ -33,7 +33,7 @@ class Subnetwork:
     `round_to`, with units whose gate is 0, because kernels are slow at odd ones. What cannot run in parts is refused
     here. In evaluation this is the model's ordinary forward. After `sparsifier.shrink` it goes on with what is left.
 
-    >>> import lzero
+    >>> import lzero, torch
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     >>> forward = Subnetwork(lzero.sparsify(model, torch.randn(3, 4), keep_rate=0.5))
@@ -91,7 +91,7 @@ class Subnetwork:
         $\\operatorname{median} t_\\text{part} / \\operatorname{median} t_\\text{full}$ over samples of the gates as
         they stand, taken in turn. A training goes on, bit for bit, as if nothing had been measured.
 
-        >>> import lzero
+        >>> import lzero, torch
         >>> from torch import nn
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
         >>> Subnetwork(lzero.sparsify(model, torch.randn(3, 4))).relative_time(torch.randn(3, 4)) > 0
