@@ -243,7 +243,7 @@ def test_misuse_is_refused_in_words():
     sparsifier = sparsify(model, x)
     with pytest.raises(LzeroError, match="has gates already"):
         sparsify(nn.Sequential(model), x)
-    with pytest.raises(LzeroError, match="round_to: expected a whole number above 0, got 0"):
+    with pytest.raises(LzeroError, match="round_to: expected a whole number from 1, got 0"):
         sparsifier.shrink(round_to=0)
     with pytest.raises(LzeroError, match=r"round_to: .* got 2\.5"):
         compact(model, round_to=2.5)

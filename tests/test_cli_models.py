@@ -419,7 +419,7 @@ REFUSED = {
     "all of it": ("bench digits --budget 200%", "the dense network needs no budget"),
     "accelerator": ("bench digits --accelerator tpu", "expected auto, cpu or cuda, got tpu"),
     "no report": ("report .", "config.toml: there is no such file; is this the folder of a run?"),
-    "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", "cost: expected one of"),
+    "cost": ("compact RUNS/averaged --out a.safetensors --budget 0.5 --cost watts", 'cost: expected "l0" or'),
 }
 
 

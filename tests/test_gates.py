@@ -218,12 +218,12 @@ def test_print_shows_the_settings():
 
 REFUSED = [
     (lambda: Gate(3, keep_rate=0.5, prob_active=0.5), "keep_rate, prob_active: expected one of them"),
-    (lambda: Gate(3, keep_rate=1.0), "keep_rate: expected a number between 0 and 1, got 1.0"),
-    (lambda: Gate(3, prob_active=0.0), "prob_active: expected a number between 0 and 1, got 0.0"),
-    (lambda: Gate(3, keep_rate="0.5"), "keep_rate: expected a number between 0 and 1, got '0.5'"),
+    (lambda: Gate(3, keep_rate=1.0), "keep_rate: expected a number above 0, below 1, got 1.0"),
+    (lambda: Gate(3, prob_active=0.0), "prob_active: expected a number above 0, below 1, got 0.0"),
+    (lambda: Gate(3, keep_rate="0.5"), "keep_rate: expected a number above 0, below 1, got '0.5'"),
     (lambda: Gate(3.5), "shape: expected a whole number or a sequence of them, got 3.5"),
     (lambda: Gate(-1), "shape: expected a whole number"),
-    (lambda: Gate(3, beta=torch.tensor(0.5)), "beta: expected a number, got a tensor"),
+    (lambda: Gate(3, beta=torch.tensor(0.5)), "beta: expected a number, got tensor"),
     (lambda: nn.Sequential(nn.Linear(3, 3), Gate(3))(torch.ones(1, 3)), "examples: .* multiply by them"),
     (lambda: Gate(3, beta=0.0), "beta: expected a number above 0"),
     (lambda: Gate(3, gamma=0.1), "gamma: expected a number below 0"),

@@ -83,7 +83,7 @@ def test_the_median_is_that_of_the_rounds_after_the_first(monkeypatch):
 
 
 def test_no_repeats_are_refused():
-    with pytest.raises(lzero.LzeroError, match="repeats: expected a number from 1, got 0"):
+    with pytest.raises(lzero.LzeroError, match="repeats: expected a whole number from 1, got 0"):
         latency({}, torch.zeros(1), repeats=0)
 
 

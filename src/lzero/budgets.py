@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from lzero.arguments import one_of
 from lzero.costs import Cost, decided_alive, expected_alive, gates_of_alive
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError
@@ -53,7 +54,7 @@ class Meter:
     """One cost for the whole model, or for groups of its gates, as shares of what it was when gates were put on."""
 
     def __init__(self, sparsifier: Sparsifier, cost: Cost, groups: Sequence[tuple[str, ...]] = ((),)) -> None:
-        self.cost, self.groups, self._sparsifier = check_cost(cost), tuple(groups), sparsifier
+        self.cost, self.groups, self._sparsifier = one_of("cost", cost, Cost), tuple(groups), sparsifier
         self.dense = self._dense()
         self._scale = PerStructure(sparsifier, self._make)
 
@@ -128,19 +129,11 @@ def _selection(
     return torch.stack([row(names) for names in groups]).double()
 
 
-def check_cost(cost: str) -> Cost:
-    """Refuse unknown costs."""
-    if cost not in get_args(Cost):
-        expected = ", ".join(f'"{each}"' for each in get_args(Cost))
-        raise ArgumentError.about("cost", expected=f"one of {expected}", got=repr(cost))
-    return cost  # type: ignore[return-value]
-
-
 def make_budgets(
     sparsifier: Sparsifier, target: Target | Mapping[str, Target], cost: Cost, per: Per = "model"
 ) -> tuple[Budget, ...]:
     """The budgets that a target means: one, one for each group of gates, or one for each glob over their names."""
-    check_cost(cost)
+    one_of("cost", cost, Cost)
     if cost != "l0" and all(group.elements for group in sparsifier.groups):
         advice = "sparsify with units to count what units cost"
         raise ArgumentError.about("cost", expected='"l0" for gates on single weights', got=repr(cost), advice=advice)
@@ -169,8 +162,7 @@ def _entries(
     sparsifier: Sparsifier, target: Target | Mapping[str, Target], per: Per
 ) -> list[tuple[str, tuple[str, ...], Target]]:
     names = [group.name for group in sparsifier.groups]
-    if per not in get_args(Per):
-        raise ArgumentError.about("per", expected='"model" or "layer"', got=repr(per))
+    one_of("per", per, Per)
     if isinstance(target, Mapping):
         if per != "model":
             raise ArgumentError.about("per", expected="nothing beside one target for each glob", got=repr(per))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from torch.fx import GraphModule
 
+from lzero.arguments import one_of
 from lzero.cutting import Fallback, cut_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError, BudgetWarning
@@ -50,8 +51,7 @@ def compact(
       (2): Linear(in_features=3, out_features=2, bias=True)
     )
     """
-    if fallback not in get_args(Fallback):
-        raise ArgumentError.about("fallback", expected='"error" or "graph"', got=repr(fallback))
+    one_of("fallback", fallback, Fallback)
     sparsifier = sparsifier_of(model)
     if budget is None:
         return cut_copy(sparsifier, decide(sparsifier, round_to), fallback)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lzero.errors import ArgumentError, LzeroError
+from lzero.arguments import whole
+from lzero.errors import LzeroError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -64,17 +65,11 @@ def check_memory(sparsifier: Sparsifier) -> None:
         raise LzeroError(f"the model is on the meta device, where gates have no values; {advice}")
 
 
-def check_round_to(round_to: int) -> None:
-    """Refuse what widths cannot be multiples of."""
-    if isinstance(round_to, bool) or not isinstance(round_to, int) or round_to < 1:
-        raise ArgumentError.about("round_to", expected="a whole number above 0", got=round_to)
-
-
 def decide_from(
     sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1, log_alpha: torch.Tensor | None = None
 ) -> Decision:
     """The decision for given values of the gates, and for log α of its own where they are about to be moved."""
-    check_round_to(round_to)
+    round_to = whole("round_to", round_to)
     check_memory(sparsifier)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from lzero.arguments import number, one_of
 from lzero.errors import ArgumentError, LzeroError
 from lzero.laws import BinaryConcrete, Estimator, HardConcrete
 from lzero.laws.hard_concrete import BETA, GAMMA, ZETA
@@ -52,16 +53,12 @@ class Gate(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        for name, number in (("beta", beta), ("gamma", gamma), ("zeta", zeta)):
-            if isinstance(number, Tensor):
-                raise ArgumentError.about(name, expected="a number", got="a tensor")
-        balanced = HardConcrete(torch.zeros((), dtype=torch.float64, device="cpu"), beta, gamma, zeta)
-        balanced.estimate(estimator)  # refuses unknown names
+        self.beta, self.gamma, self.zeta = number("beta", beta), number("gamma", gamma), number("zeta", zeta)
+        balanced = HardConcrete(torch.zeros((), dtype=torch.float64, device="cpu"), self.beta, self.gamma, self.zeta)
         location = _initial_log_alpha(keep_rate, prob_active, balanced)
         log_alpha = torch.normal(location, INIT_STD, _size(shape), device=device, dtype=torch.float32)
         self.log_alpha = nn.Parameter(log_alpha)
-        self.beta, self.gamma, self.zeta = beta, gamma, zeta
-        self.estimator: Estimator = estimator
+        self.estimator: Estimator = one_of("estimator", estimator, Estimator)
         self._follows = False
         # What is kept is the noise, never the sample: each reading has a graph of its own. None: draw at each call.
         self._noise: dict[bool, Tensor] | None = None
@@ -126,8 +123,8 @@ def _initial_log_alpha(keep_rate: float | None, prob_active: float | None, balan
         got = f"keep_rate={keep_rate} and prob_active={prob_active}"
         raise ArgumentError.about("keep_rate, prob_active", expected="one of them", got=got, advice=advice)
     if prob_active is not None:
-        return balanced.log_alpha_at(_probability("prob_active", prob_active)).item()
-    rate = _probability("keep_rate", DEFAULT_KEEP_RATE if keep_rate is None else keep_rate)
+        return balanced.log_alpha_at(number("prob_active", prob_active, above=0, below=1)).item()
+    rate = number("keep_rate", DEFAULT_KEEP_RATE if keep_rate is None else keep_rate, above=0, below=1)
     return math.log(rate) - math.log1p(-rate)
 
 
@@ -136,9 +133,3 @@ def _size(shape: int | Sequence[int]) -> tuple[int, ...]:
     if not all(isinstance(size, Integral) and not isinstance(size, bool) and int(size) >= 0 for size in sizes):
         raise ArgumentError.about("shape", expected="a whole number or a sequence of them", got=repr(shape))
     return tuple(int(size) for size in sizes)
-
-
-def _probability(argument: str, number: float) -> float:
-    if not isinstance(number, Real) or not 0 < number < 1:
-        raise ArgumentError.about(argument, expected="a number between 0 and 1", got=repr(number))
-    return number

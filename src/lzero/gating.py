@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -41,13 +41,6 @@ class GateGroup:
     def span(self) -> slice:
         """Where its gates are in the flat vector."""
         return slice(self.start, self.stop)
-
-
-def check_units(units: str) -> None:
-    """Refuse unknown kinds of units."""
-    if units not in get_args(UnitKind):
-        expected = " or ".join(f'"{kind}"' for kind in get_args(UnitKind))
-        raise ArgumentError.about("units", expected=expected, got=repr(units))
 
 
 INNER = "*/inner"  # the inner dimensions of heads: Python code seldom allows heads to be of different depth

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lzero.errors import ArgumentError
+from lzero.arguments import whole
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.tensors import duplicate, tensor_leaves
 from lzero.traceless import keeping_noise, running
@@ -78,8 +78,7 @@ def step(forward: Callable[..., Any], model: nn.Module, inputs: tuple[Any, ...])
 
 def median_seconds(cases: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """The median time of each case over interleaved repeats, after one warm-up round."""
-    if repeats < 1:
-        raise ArgumentError.about("repeats", expected="a number from 1", got=repeats)
+    repeats = whole("repeats", repeats)
     times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats + 1):
         for name, case in cases.items():

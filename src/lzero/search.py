@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lzero.arguments import whole
 from lzero.budgets import Budget, Meter
 from lzero.decision import Decision, decide_from
 from lzero.errors import LzeroError
@@ -28,7 +29,7 @@ class Search:
     """Gates open or closed, and what that costs; every answer is that of the network which would really be left."""
 
     def __init__(self, sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int, columns: bool) -> None:
-        self.sparsifier, self.round_to, self.columns = sparsifier, round_to, columns
+        self.sparsifier, self.round_to, self.columns = sparsifier, whole("round_to", round_to), columns
         law, estimator = sparsifier.law, sparsifier.bank.estimator
         self.estimate = law.estimate(estimator).cpu()
         self.start, self.is_open = self.estimate > 0, self.estimate > 0

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_leaves
 
+from lzero.arguments import number
 from lzero.attention import make_slim
 from lzero.decision import Decision, Mask, check_memory, decide_from, read_units
 from lzero.errors import ArgumentError, UnsupportedError
@@ -35,11 +36,12 @@ MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int, *, columns: bool = True) -> Decision:
     """Remove units, and columns, whose probability of being active is below the threshold; single weights stay."""
     check_memory(sparsifier)
+    threshold = number("threshold", threshold, least=0)
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
         estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
     still_open = probability[estimate > 0].min().item() if (estimate > 0).any() else 1.0
-    if not 0 <= threshold <= max(still_open, 0.3):
+    if threshold > max(still_open, 0.3):
         expected = "a number from 0 to the probability below which gates are closed at test time"
         raise ArgumentError.about("threshold", expected=expected, got=threshold)
     stays = torch.ones_like(estimate)

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils._pytree import tree_map
 
+from lzero.arguments import whole
 from lzero.attachment import Attachment
 from lzero.bank import LOG_ALPHA, Bank
 from lzero.costs import Costs, l0_weights
@@ -143,7 +144,7 @@ class Sparsifier:
         0.05
         """
         if gate_lr is None:
-            gate_lr = 0.05 if steps is None else min(0.1, max(0.02, 50 / steps))
+            gate_lr = 0.05 if steps is None else min(0.1, max(0.02, 50 / whole("steps", steps, of="optimizer steps")))
         weights = [p for name, p in self.model.named_parameters() if name != LOG_ALPHA]
         decay = {} if weight_decay is None else {"weight_decay": weight_decay}
         return [

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves, tree_map
 
+from lzero.arguments import one_of
 from lzero.bank import Bank
 from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
@@ -19,7 +20,6 @@ from lzero.gating import (
     GateGroup,
     Globs,
     UnitKind,
-    check_units,
     choose,
     column_groups,
     element_groups,
@@ -105,7 +105,7 @@ def sparsify(
 
 def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
     """Refuse what cannot get gates, before it is looked at."""
-    check_units(units)
+    one_of("units", units, UnitKind)
     if units == "weights" and inputs:
         advice = "an input goes when all its weights are closed"
         raise ArgumentError.about("inputs", expected='False with units="weights"', got=inputs, advice=advice)

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lzero.decision import decide, decide_from
+from lzero.arguments import whole
+from lzero.decision import decide_from
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import median_seconds, step
 from lzero.sparsifier import Sparsifier, sparsifier_of
@@ -45,10 +46,9 @@ class Subnetwork:
     def __init__(
         self, sparsifier: Sparsifier, wrapped: Callable[..., Any] | None = None, *, round_to: int = ROUND_TO
     ) -> None:
-        self.sparsifier, self.round_to = sparsifier, round_to
+        self.sparsifier, self.round_to = sparsifier, whole("round_to", round_to)
         self._wrapped = sparsifier_of(sparsifier.model).model if wrapped is None else wrapped
         check_divisible(sparsifier, self._wrapped)
-        decide(sparsifier, round_to)  # refuses what is not a whole number
         self._layout = proven_layout(sparsifier)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -104,7 +104,7 @@ def test_cutout_takes_exactly_one_square_clipped_at_the_borders(size):
 
 @pytest.mark.parametrize("call", [lambda x: crop(x, -1, Generator()), lambda x: cutout(x, -1, Generator())])
 def test_a_negative_number_of_pixels_is_refused(call):
-    with pytest.raises(ArgumentError, match="expected a number of pixels, 0 or more, got -1"):
+    with pytest.raises(ArgumentError, match="expected a whole number of pixels from 0, got -1"):
         call(batch())
 
 

@@ -175,7 +175,7 @@ def test_bad_input_is_refused(sparsifier):
     for strength in (-1.0, float("nan"), True, "aic"):
         with pytest.raises(ArgumentError, match="strength: expected a number from 0"):
             GroupLasso(sparsifier, strength, 0.5)
-    with pytest.raises(ArgumentError, match="steps: expected the number of optimizer steps"):
+    with pytest.raises(ArgumentError, match="steps: expected a whole number of optimizer steps from 1, got 0"):
         GroupLasso(sparsifier, 0.1, 0.5, steps=0)
     with pytest.raises(ArgumentError, match="target: expected a share"):
         GroupLasso(sparsifier, 0.1, 2.0e9)
@@ -206,5 +206,5 @@ def test_a_training_with_rounded_widths_keeps_what_it_closed_to(few, caplog):
 
 
 def test_a_width_is_rounded_to_a_number_from_one(sparsifier):
-    with pytest.raises(ArgumentError, match="round_to: expected a whole number above 0, got 0"):
+    with pytest.raises(ArgumentError, match="round_to: expected a whole number from 1, got 0"):
         GroupLasso(sparsifier, 1.0, 0.5, round_to=0)

@@ -106,7 +106,7 @@ def test_removed_units_leave_the_penalty_of_the_others_as_it_was():
         ({"strength": float("nan")}, "strength: expected a number from 0"),
         ({"strength": True}, "strength: expected a number from 0"),
         ({"strength": "mdl"}, 'strength: expected a number, "aic" or "bic"'),
-        ({"strength": "bic"}, "num_data: expected the number of training examples"),
+        ({"strength": "bic"}, 'num_data: expected a whole number of training examples from 2, got None; "bic"'),
         ({"strength": {}}, "strength: expected at least one glob with its λ"),
         ({"strength": {"nothing": 1.0}}, "strength: expected globs that match one of 0, 2"),
         ({"strength": {"*": 1.0, "0": 2.0}}, "matched by those before"),

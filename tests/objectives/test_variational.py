@@ -61,20 +61,20 @@ def test_l_samples_have_the_mean_of_one_and_less_variance():
         eight = torch.stack([monte_carlo(loss, 8) for _ in range(1000)])
     assert eight.var().item() == pytest.approx(one.var().item() / 8, rel=0.3)
     assert eight.mean().item() == pytest.approx(one.mean().item(), abs=4 * (one.var().item() / 1000) ** 0.5)
-    with pytest.raises(ArgumentError, match="samples: expected at least 1"):
+    with pytest.raises(ArgumentError, match="samples: expected a whole number from 1, got 0"):
         monte_carlo(loss, 0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"prior": 0.0, "num_data": 5}, "prior: expected a probability"),
-        ({"prior": 1.5, "num_data": 5}, "prior: expected a probability"),
-        ({"prior": "10%", "num_data": 5}, "prior: expected a probability"),
+        ({"prior": 0.0, "num_data": 5}, "prior: expected a number above 0, below 1, got .*, or a law"),
+        ({"prior": 1.5, "num_data": 5}, "prior: expected a number above 0, below 1, got .*, or a law"),
+        ({"prior": "10%", "num_data": 5}, "prior: expected a number above 0, below 1, got .*, or a law"),
         ({"prior": {"0": 0.5}, "num_data": 5}, "prior: expected one for every group, got none for 2"),
         ({"prior": {"conv": 0.5}, "num_data": 5}, "prior: expected globs that match"),
-        ({"prior": 0.1, "num_data": 0}, "num_data: expected the number of training examples"),
-        ({"prior": 0.1, "num_data": 5, "code_cost": -1.0}, "code_cost: expected a number from 0"),
+        ({"prior": 0.1, "num_data": 0}, "num_data: expected a whole number of training examples from 1"),
+        ({"prior": 0.1, "num_data": 5, "code_cost": -1.0}, "code_cost: expected a number of nats from 0"),
         ({"prior": HardConcrete(torch.zeros(40)), "num_data": 5}, "prior: expected one law for all gates"),
     ],
 )

@@ -217,7 +217,7 @@ def test_a_trade_off_goes_through_means_by_size_with_published_points(cost, shar
 
 
 def test_a_trade_off_needs_a_known_cost():
-    with pytest.raises(ArgumentError, match="cost: expected macs or params, got 'flops'"):
+    with pytest.raises(ArgumentError, match='cost: expected "macs" or "params"'):
         trade_off({"ours": [record("half")]}, cost="flops")
 
 

@@ -279,7 +279,7 @@ REFUSED = {
         lambda m, _: sparsify(m, torch.randn(2, 5)),
         "Sequential does not run with these example",
     ),
-    "a bad keep rate": (lambda m, x: sparsify(m, x, keep_rate=1.5), "keep_rate: expected a number between 0 and 1"),
+    "a bad keep rate": (lambda m, x: sparsify(m, x, keep_rate=1.5), "keep_rate: expected a number above 0, below 1"),
     "a bad temperature": (lambda m, x: sparsify(m, x, beta=0.0), "beta: expected a number above 0"),
     "an unknown estimator": (lambda m, x: sparsify(m, x, estimator="mean"), "estimator: expected"),
     "twice": (lambda m, x: (sparsify(m, x), sparsify(m, x)), "has gates already"),

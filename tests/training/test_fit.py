@@ -257,7 +257,7 @@ def test_images_in_any_precision_are_learnt_from(few):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"devices": 0}, "devices: expected a whole number above 0, got 0"),
+        ({"devices": 0}, "devices: expected a whole number from 1, got 0"),
         ({"accelerator": "mps"}, "accelerator: expected auto, cpu or cuda, got mps"),
         ({"accelerator": "abacus"}, "accelerator: expected auto, cpu or cuda, got abacus"),
     ],

@@ -221,5 +221,5 @@ def test_processes_end_with_the_one_that_started_them(tmp_path):
 
 @pytest.mark.parametrize("workers", [0, -1])
 def test_trainings_at_a_time_are_at_least_one(workers, tmp_path):
-    with pytest.raises(LzeroError, match=f"workers: expected a number from 1, got {workers}"):
+    with pytest.raises(LzeroError, match=f"workers: expected a whole number from 1, got {workers}"):
         sweep("digits", {"optimizer.lr": [0.01]}, tmp_path, changes=SHORT, workers=workers)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from lzero.budgets import UNITS, check_cost
+from lzero import costs
+from lzero.arguments import one_of
+from lzero.budgets import UNITS
 from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lzero import costs
     from lzero.budgets import Target
 
 RecipeName = Annotated[
@@ -94,7 +95,7 @@ def target_of(budget: str) -> Target:
 
 def cost_of(cost: str | None) -> costs.Cost:
     """What a budget counts."""
-    return check_cost(cost or "macs")
+    return cast("costs.Cost", one_of("cost", cost or "macs", costs.Cost))
 
 
 def check_out(path: Path, suffixes: Sequence[str], *, overwrite: bool) -> None:

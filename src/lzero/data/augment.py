@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from lzero.arguments import whole
 from lzero.errors import ArgumentError
 
 
@@ -93,5 +94,4 @@ def _check(images: Tensor, argument: str = "", value: int = 0) -> None:
     if images.dim() != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
         got = f"{images.dtype} {list(images.shape)}"
         raise ArgumentError.about("images", expected="uint8 or floating [N, C, H, W]", got=got)
-    if value < 0:
-        raise ArgumentError.about(argument, expected="a number of pixels, 0 or more", got=value)
+    whole(argument, value, 0, of="pixels")

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.distributions import constraints
 
+from lzero.arguments import one_of
 from lzero.laws.checks import Parameter, log, require
 from lzero.laws.concrete import BinaryConcrete
 from lzero.laws.rectified import Estimator, Rectified
@@ -104,9 +105,8 @@ class HardConcrete(Rectified):
         >>> HardConcrete(torch.zeros(())).log_alpha_for(torch.tensor([0.0, 0.5, 1.0]), "eq13")
         tensor([-2.3979,  0.0000,  2.3979])
         """
-        self.estimate(estimator)  # refuses unknown names
         location = torch.logit((value - self.gamma) / (self.zeta - self.gamma))
-        return location if estimator == "eq13" else location * self.beta
+        return location if one_of("estimator", estimator, Estimator) == "eq13" else location * self.beta
 
     def _log_cdf(self, point: float) -> Tensor:
         return F.logsigmoid(self.base.cdf_logit(point))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
+from lzero.arguments import one_of, whole
 from lzero.errors import ArgumentError
 from lzero.laws.checks import require, validates
 from lzero.laws.quadrature import invert_cdf, unit_interval_rule
@@ -120,8 +121,7 @@ class Rectified(Distribution):
         >>> HardConcrete(torch.tensor(0.0)).expect(lambda z: z * (1 - z))
         tensor(0.1020)
         """
-        if num_samples is not None and num_samples < 1:
-            raise ArgumentError.about("num_samples", expected="a whole number above 0", got=num_samples)
+        num_samples = None if num_samples is None else whole("num_samples", num_samples)
         zero, active, one = self._log_cdf(0.0).exp(), self._log_survival(0.0).exp(), self.prob_one
         # Of two equal differences the one between small numbers keeps its digits.
         between = torch.where(active < 0.5, active - one, self._log_cdf(1.0).exp() - zero).clamp_min(0)
@@ -154,12 +154,9 @@ class Rectified(Distribution):
         `"eq13"` removes the noise (Eq. 13); `"median"` is the median of the law. For the hard concrete the two
         close at different log α: the same parameters give two different networks.
         """
-        if estimator == "eq13":
-            return self._noise_free().clamp(0, 1).expand(self.batch_shape)
-        if estimator == "median":
-            return self.icdf(torch.tensor(0.5)).expand(self.batch_shape)
-        known = " or ".join(f'"{name}"' for name in ESTIMATORS)
-        raise ArgumentError.about("estimator", expected=known, got=repr(estimator))
+        is_median = one_of("estimator", estimator, Estimator) == "median"
+        gates = self.icdf(torch.tensor(0.5)) if is_median else self._noise_free().clamp(0, 1)
+        return gates.expand(self.batch_shape)
 
     def _noise_free(self) -> Tensor:
         return self._base_icdf(torch.tensor(0.5))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from lzero.arguments import one_of, whole
 from lzero.budgets import Meter, Per, Target, make_budgets
 from lzero.errors import ArgumentError
 from lzero.objectives.duals import Dual, Restarts
@@ -73,10 +74,7 @@ class Constraint(Objective):
         violation: Violation = "log_ratio",
         dual_density: Density = "expected",
     ) -> None:
-        _check_choice("violation", violation, get_args(Violation))
-        _check_choice("dual_density", dual_density, get_args(Density))
-        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
-            raise ArgumentError.about("steps", expected="the number of optimizer steps of the training", got=steps)
+        steps = None if steps is None else whole("steps", steps, of="optimizer steps")
         if dual is not None and not isinstance(dual, Dual):
             expected, advice = "a rule of lzero.objectives.duals", "such as RestartedAscent(lr=0.01)"
             raise ArgumentError.about("dual", expected=expected, got=repr(dual), advice=advice)
@@ -84,7 +82,8 @@ class Constraint(Objective):
         super().__init__(sparsifier, warm_up if schedule is None else schedule)
         self.budgets = make_budgets(sparsifier, target, cost, per)
         self._meter = Meter(sparsifier, cost, [budget.groups for budget in self.budgets])
-        self._kind, self._dual_density = violation, dual_density
+        self._kind = one_of("violation", violation, Violation)
+        self._dual_density = one_of("dual_density", dual_density, Density)
         self._forecast = Forecast(self.budgets, steps)
         self.dual = Restarts.within(steps) if dual is None else dual
         self.dual.prepare(len(self.budgets), sparsifier.log_alpha.device)
@@ -167,9 +166,3 @@ def target_of(expected: float, violation: float, kind: Violation) -> float:
     0.3
     """
     return expected - violation if kind == "difference" else expected * math.exp(-violation)
-
-
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        expected = " or ".join(f'"{each}"' for each in known)
-        raise ArgumentError.about(name, expected=expected, got=repr(value))

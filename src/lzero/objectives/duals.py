@@ -6,11 +6,10 @@ it needs) is saved, moved and cast like any other.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
+from lzero.arguments import number, whole
 from lzero.errors import ArgumentError
 
 FLOOR = 1e-3  # a fall of the violation in one step that is never too fast
@@ -45,7 +44,7 @@ class Ascent(Dual):
 
     def __init__(self, lr: float) -> None:
         super().__init__()
-        self.lr = _above_zero("lr", lr)
+        self.lr = number("lr", lr, above=0)
 
     def move(self, violation: Tensor) -> Tensor:
         """One step up the violation."""
@@ -84,17 +83,17 @@ class Restarts(Dual):
         settle: float = 40,
     ) -> None:
         super().__init__()
-        self.lr, self.growth = _above_zero("lr", lr), _above_zero("growth", growth)
-        self.period, self.bound = _above_zero("period", period), _above_zero("bound", bound)
-        self.pace = _above_zero("pace", pace)
-        self.settle = _above_zero("settle", settle)
+        self.lr, self.growth = number("lr", lr, above=0), number("growth", growth, above=0)
+        self.period, self.bound = number("period", period, above=0), number("bound", bound, above=0)
+        self.pace = number("pace", pace, above=0)
+        self.settle = number("settle", settle, above=0)
         self.rate: Tensor
         self.last: Tensor
 
     @classmethod
     def within(cls, steps: int | None) -> Restarts:
         """The rule for a training of so many steps: in a short one, of less than 1200, everything goes faster."""
-        haste = 1.0 if steps is None else max(1.0, 1200 / steps)
+        haste = 1.0 if steps is None else max(1.0, 1200 / whole("steps", steps, of="optimizer steps"))
         return cls(growth=0.02 * haste, period=40 / haste, pace=0.03 * haste)
 
     def prepare(self, count: int, device: torch.device) -> None:
@@ -122,7 +121,7 @@ class PastExtrapolation(Dual):
 
     def __init__(self, lr: float) -> None:
         super().__init__()
-        self.lr = _above_zero("lr", lr)
+        self.lr = number("lr", lr, above=0)
         self.last: Tensor
         self.started: Tensor
 
@@ -144,11 +143,9 @@ class ProportionalIntegral(Dual):
 
     def __init__(self, proportional: float = 5.0, integral: float = 0.002, leak: float = 0.02) -> None:
         super().__init__()
-        self.proportional = _above_zero("proportional", proportional)
-        self.rate = _above_zero("integral", integral)
-        if not 0 <= leak < 1:
-            raise ArgumentError.about("leak", expected="a number from 0 to below 1", got=leak)
-        self.leak = leak
+        self.proportional = number("proportional", proportional, above=0)
+        self.rate = number("integral", integral, above=0)
+        self.leak = number("leak", leak, least=0, below=1)
         self.integral: Tensor
 
     def move(self, violation: Tensor) -> Tensor:
@@ -156,9 +153,3 @@ class ProportionalIntegral(Dual):
         kept = (1 - self.leak * (violation <= 0)) * self.integral
         self.integral.copy_((kept + self.rate * violation).clamp_min(0))
         return (self.integral + self.proportional * violation).clamp_min(0)
-
-
-def _above_zero(name: str, number: float) -> float:
-    if not 0 < number < math.inf:
-        raise ArgumentError.about(name, expected="a number above 0", got=number)
-    return float(number)

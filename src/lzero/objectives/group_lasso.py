@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from lzero.arguments import number, whole
 from lzero.budgets import Meter, Target, make_budgets
-from lzero.decision import check_round_to
 from lzero.errors import ArgumentError
 from lzero.objectives.objective import Objective, Record
 from lzero.objectives.schedules import Schedule, constant
@@ -54,16 +53,12 @@ class GroupLasso(Objective):
         schedule: Schedule = constant,
     ) -> None:
         super().__init__(sparsifier, schedule)
-        if isinstance(strength, bool) or not (isinstance(strength, int | float) and 0 <= strength < math.inf):
-            raise ArgumentError.about("strength", expected="a number from 0", got=repr(strength))
-        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
-            raise ArgumentError.about("steps", expected="the number of optimizer steps until it closes", got=steps)
-        check_round_to(round_to)
+        self.strength, self.round_to = number("strength", strength, least=0), whole("round_to", round_to)
+        self._last_step = None if steps is None else whole("steps", steps, of="optimizer steps")
         if any(group.elements for group in sparsifier.groups):
             advice = 'sparsify with units="structure"'
             raise ArgumentError.about("sparsifier", expected="gates on units", got="gates on weights", advice=advice)
-        self.strength, self.norms, self._last_step = float(strength), UnitNorms(sparsifier), steps
-        self.round_to = round_to
+        self.norms = UnitNorms(sparsifier)
         self.budgets, self._meter = make_budgets(sparsifier, target, cost), Meter(sparsifier, cost)
         with torch.no_grad():
             sparsifier.log_alpha.fill_(OPEN)

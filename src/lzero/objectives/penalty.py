@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
+from lzero.arguments import number, whole
 from lzero.budgets import Meter
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
@@ -50,8 +50,7 @@ class Penalty(Objective):
         schedule: Schedule = constant,
     ) -> None:
         super().__init__(sparsifier, schedule)
-        if not (math.isfinite(l2) and l2 >= 0):
-            raise ArgumentError.about("l2", expected="a number from 0", got=l2)
+        self._l2, self._l2_moves_gates = number("l2", l2, least=0), l2_moves_gates
         names = [group.name for group in sparsifier.groups]
         if isinstance(strength, Mapping) and not strength:
             raise ArgumentError.about("strength", expected="at least one glob with its λ", got="none")
@@ -62,7 +61,6 @@ class Penalty(Objective):
         else:
             self.names, groups, strengths = ("model",), [()], [_strength(strength, num_data)]
         self._meter = Meter(sparsifier, "l0", groups)
-        self._l2, self._l2_moves_gates = l2, l2_moves_gates
         self._expected_l2 = ExpectedL2(sparsifier)
         self.strength: Tensor
         strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)
@@ -91,10 +89,6 @@ def _strength(strength: float | Criterion, num_data: int | None) -> float:
     if isinstance(strength, str):
         if strength not in ("aic", "bic"):
             raise ArgumentError.about("strength", expected='a number, "aic" or "bic"', got=repr(strength))
-        if num_data is None or num_data < 2:
-            expected, advice = "the number of training examples", f'"{strength}" is defined by it'
-            raise ArgumentError.about("num_data", expected=expected, got=num_data, advice=advice)
+        num_data = whole("num_data", num_data, 2, of="training examples", advice=f'"{strength}" is defined by it')
         return 1 / num_data if strength == "aic" else math.log(num_data) / (2 * num_data)
-    if isinstance(strength, bool) or not (isinstance(strength, Real) and 0 <= strength < math.inf):
-        raise ArgumentError.about("strength", expected='a number from 0, "aic" or "bic"', got=repr(strength))
-    return float(strength)
+    return number("strength", strength, least=0, advice='it may also be "aic" or "bic"')

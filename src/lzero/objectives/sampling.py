@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lzero.errors import ArgumentError
+from lzero.arguments import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,5 @@ def monte_carlo(loss: Callable[[], Tensor], samples: int) -> Tensor:
     >>> _, x = lzero.sparsify(model, torch.randn(3, 4)), torch.randn(3, 4)
     >>> monte_carlo(lambda: model(x).square().mean(), samples=4).backward()
     """
-    if isinstance(samples, bool) or samples < 1:
-        raise ArgumentError.about("samples", expected="at least 1", got=samples)
+    samples = whole("samples", samples)
     return loss() if samples == 1 else torch.stack([loss() for _ in range(samples)]).mean(0)

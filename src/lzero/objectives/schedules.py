@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import SupportsFloat
 
+from lzero.arguments import whole
 from lzero.errors import ArgumentError
 
 Schedule = Callable[[int], float]
@@ -30,10 +31,8 @@ class linear:  # noqa: N801 (called like a function; a class, because functions 
     start: int = 0
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise ArgumentError.about("steps", expected="at least 1", got=self.steps)
-        if self.start < 0:
-            raise ArgumentError.about("start", expected="0 or more", got=self.start)
+        whole("steps", self.steps)
+        whole("start", self.start, 0)
 
     def __call__(self, step: int) -> float:
         """The factor at this step."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import kl_divergence
 
+from lzero.arguments import number, whole
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
 from lzero.laws.rectified import Rectified
@@ -45,15 +45,12 @@ class VariationalBound(Objective):
         code_cost: float = 0.0,
     ) -> None:
         super().__init__(sparsifier)
-        if isinstance(num_data, bool) or not num_data >= 1:
-            raise ArgumentError.about("num_data", expected="the number of training examples", got=num_data)
-        if not 0 <= code_cost < math.inf:
-            raise ArgumentError.about("code_cost", expected="a number from 0, in nats", got=code_cost)
+        self.num_data = whole("num_data", num_data, of="training examples")
+        code_cost = number("code_cost", code_cost, least=0, of="nats")
         if isinstance(prior, Rectified) and prior.batch_shape:
             expected, advice = "one law for all gates", "one for each glob is a mapping to probabilities"
             raise ArgumentError.about("prior", expected=expected, got=f"laws {tuple(prior.batch_shape)}", advice=advice)
-        self.num_data = num_data
-        self._code = Penalty(sparsifier, code_cost / num_data)
+        self._code = Penalty(sparsifier, code_cost / self.num_data)
         self._prior = prior if isinstance(prior, Rectified) else _locations(sparsifier, prior)
 
     def relaxed(self) -> Penalty:
@@ -100,8 +97,5 @@ def _locations(sparsifier: Sparsifier, prior: float | Mapping[str, float]) -> di
     return {name: at[glob] for glob, found in matched.items() for name in found}
 
 
-def _probability(number: float) -> float:
-    if isinstance(number, bool) or not (isinstance(number, int | float) and 0 < number < 1):
-        expected = "a probability of being active between 0 and 1, or a law"
-        raise ArgumentError.about("prior", expected=expected, got=repr(number))
-    return number
+def _probability(prior: float) -> float:
+    return number("prior", prior, above=0, below=1, advice="give how often gates are active, or a law")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
+from lzero.arguments import one_of
 from lzero.budgets import UNITS
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import LzeroError
 from lzero.report.drawing import GREY, draw, log_ticks, panels, shared_legend
 from lzero.report.paper_networks import LENET, MLP
 from lzero.report.seeds import by_row, course, told
@@ -64,8 +65,7 @@ def trade_off(
     logarithmic, unless an error is 0, and as long as the means, not the intervals, need. Intervals that reach 0 say
     nothing, and would hide what does: they are left out.
     """
-    if cost not in get_args(Cost):
-        raise ArgumentError.about("cost", expected=" or ".join(get_args(Cost)), got=repr(cost))
+    one_of("cost", cost, Cost)
     if not curves:
         raise LzeroError("trade-off: expected records of at least one method, got none; run lzero reproduce first")
     figure, (axes,) = panels(1, 1, width=8.2, height=4.6)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lzero.arguments import whole
 from lzero.errors import ArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def processes(recipe: Recipe, accelerator: str, devices: int, strategy: str) -> 
     if strategy not in STRATEGIES:
         expected, advice = " or ".join(STRATEGIES), "for FSDP2 write the loop yourself: sparsify works under it"
         raise ArgumentError.about("strategy", expected=expected, got=strategy, advice=advice)
-    if devices < 1:
-        raise ArgumentError.about("devices", expected="a whole number above 0", got=devices)
+    devices = whole("devices", devices)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", devices))
     nodes = int(os.environ.get("WORLD_SIZE", here)) // here
     try:

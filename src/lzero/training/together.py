@@ -23,7 +23,8 @@ from typing import Any
 import torch
 
 from lzero import data
-from lzero.errors import ArgumentError, LzeroError
+from lzero.arguments import whole
+from lzero.errors import LzeroError
 from lzero.recipes import Recipe
 from lzero.training.building import build
 from lzero.training.folder import RunFolder
@@ -79,8 +80,7 @@ def train_all(
     trainings are raised when the others are done.
     """
     device = device_of(accelerator)
-    if workers is not None and workers < 1:
-        raise ArgumentError.about("workers", expected="a number from 1", got=workers)
+    workers = None if workers is None else whole("workers", workers)
     left = [trial for trial in trials if not trial.is_finished]
     on_gpu = device.type == "cuda"
     at_once = min(len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
