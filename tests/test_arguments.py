@@ -1,5 +1,6 @@
 """Checks of arguments: numpy's scalars are as good as Python's, and nothing that is wrong comes through."""
 
+import json
 from typing import Literal
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from lzero import Constraint, Gate, LzeroError, Penalty, compact, sparsify
+import lzero
+from lzero import Constraint, Gate, LzeroError, Penalty, compact, sparsify, zoo
 from lzero.arguments import number, one_of, whole
 from lzero.data.augment import crop
 from lzero.errors import ArgumentError
@@ -138,3 +140,23 @@ def test_an_estimator_is_checked_by_its_name_alone(monkeypatch):
     law = HardConcrete(torch.zeros(2))
     assert law.log_alpha_for(torch.full((2,), 0.5), "eq13").tolist() == [0, 0]
     assert Gate(3).estimator == "eq13"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "x"),
+    [
+        ("mlp", {"inputs": np.int64(4), "widths": np.array([8, 6]).tolist(), "classes": np.int64(3)}, X),
+        ("lenet5", {"widths": tuple(np.array([4, 6, 8])), "size": np.int64(16)}, torch.randn(1, 1, 16, 16)),
+        (
+            "vit",
+            dict(zip(("size", "patch", "width", "depth", "heads"), np.array([8, 4, 12, 1, 3]), strict=True)),
+            torch.randn(1, 3, 8, 8),
+        ),
+    ],
+)
+def test_networks_of_numpy_sizes_are_cut_saved_and_loaded(name, options, x, tmp_path):
+    model = zoo.make(name, **options)
+    lzero.save(compact(sparsify(model, x).model), tmp_path / "small.safetensors")
+    lzero.load(zoo.make(name, **json.loads(json.dumps(options, default=int))), tmp_path / "small.safetensors")
+    sizes = [value for module in model.modules() for value in vars(module).values()]
+    assert not any(isinstance(value, np.generic) for value in sizes)

@@ -250,8 +250,8 @@ def test_text_longer_than_the_context_is_refused():
 
 
 def test_networks_can_be_copied_out():
-    """Of lzero, they import the errors and one another."""
+    """Of lzero, they import the errors, the checks of arguments and one another."""
     for file in Path(zoo.__file__).parent.glob("*.py"):
         imports = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         ours = [module for module in imports if module.startswith("lzero")]
-        assert all(module == "lzero.errors" or module.startswith("lzero.zoo") for module in ours)
+        assert all(module in ("lzero.errors", "lzero.arguments") or module.startswith("lzero.zoo") for module in ours)

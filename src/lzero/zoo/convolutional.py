@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lzero.arguments import whole
 from lzero.errors import ArgumentError
 from lzero.zoo.checks import check_dropout, check_multiple, check_sizes, check_widths
 from lzero.zoo.initial import kaiming
@@ -25,11 +26,9 @@ class LeNet5(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_sizes(channels=channels, classes=classes)
-        check_sizes(16, size=size)
-        check_widths(widths, 3)
-        check_dropout(dropout)
-        side, (first, second, hidden) = ((size - 4) // 2 - 4) // 2, widths
+        channels, classes = check_sizes(channels=channels, classes=classes)
+        size, dropout = whole("size", size, 16), check_dropout(dropout)
+        side, (first, second, hidden) = ((size - 4) // 2 - 4) // 2, check_widths(widths, 3)
         self.conv1, self.conv2 = nn.Conv2d(channels, first, 5), nn.Conv2d(first, second, 5)
         self.hidden, self.head = nn.Linear(second * side**2, hidden), nn.Linear(hidden, classes)
         self.drop_maps = nn.Dropout2d(dropout) if dropout else nn.Identity()
@@ -53,8 +52,8 @@ class SmallConv(nn.Module):
 
     def __init__(self, channels: int = 1, size: int = 8, classes: int = 10) -> None:
         super().__init__()
-        check_sizes(channels=channels, classes=classes)
-        check_sizes(4, size=size)
+        channels, classes = check_sizes(channels=channels, classes=classes)
+        size = whole("size", size, 4)
         self.conv1, self.conv2, self.conv3 = convolution(channels, 32), convolution(32, 64), convolution(64, 64)
         self.head = nn.Linear(64 * (size // 4) ** 2, classes)
         self.apply(kaiming)
@@ -77,7 +76,7 @@ class VGG(nn.Module):
         super().__init__()
         if depth not in VGG_CONVOLUTIONS:
             raise ArgumentError.about("depth", expected="11, 13, 16 or 19", got=repr(depth))
-        check_sizes(classes=classes, channels=channels, size=size)
+        classes, channels, size = check_sizes(classes=classes, channels=channels, size=size)
         check_multiple("size", size, 32, "for five poolings")
         layers: list[nn.Module] = []
         for width, convolutions in zip((64, 128, 256, 512, 512), VGG_CONVOLUTIONS[depth], strict=True):

@@ -16,10 +16,8 @@ class MLP(nn.Module):
         self, inputs: int = 784, widths: Sequence[int] = (300, 100), classes: int = 10, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        check_sizes(inputs=inputs, classes=classes)
-        check_widths(widths)
-        check_dropout(dropout)
-        sizes = (inputs, *widths)
+        inputs, classes = check_sizes(inputs=inputs, classes=classes)
+        sizes, dropout = (inputs, *check_widths(widths)), check_dropout(dropout)
         self.hidden = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(sizes))
         self.head = nn.Linear(sizes[-1], classes)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()

@@ -5,7 +5,8 @@ from itertools import pairwise
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lzero.zoo.checks import blocks_per_stage, check_dropout, check_factor, check_sizes
+from lzero.arguments import number
+from lzero.zoo.checks import blocks_per_stage, check_dropout, check_sizes
 from lzero.zoo.initial import kaiming
 from lzero.zoo.scaling import scaled
 
@@ -38,7 +39,7 @@ class ResNet(nn.Module):
     def __init__(self, depth: int = 20, classes: int = 10, channels: int = 3) -> None:
         super().__init__()
         blocks = blocks_per_stage(depth, 2, example=20)
-        check_sizes(classes=classes, channels=channels)
+        classes, channels = check_sizes(classes=classes, channels=channels)
         self.conv, self.norm = conv3(channels, 16), nn.BatchNorm2d(16)
         widths = [16] * (blocks + 1) + [32] * blocks + [64] * blocks
         self.blocks = nn.Sequential(*(Block(i, o, o // i) for i, o in pairwise(widths)))
@@ -89,9 +90,8 @@ class WideResNet(nn.Module):
     ) -> None:
         super().__init__()
         blocks = blocks_per_stage(depth, 4, example=28)
-        check_sizes(width=width, classes=classes, channels=channels)
-        check_dropout(dropout)
-        check_factor("hidden", hidden)
+        width, classes, channels = check_sizes(width=width, classes=classes, channels=channels)
+        dropout, hidden = check_dropout(dropout), number("hidden", hidden, above=0)
         self.conv, inputs = conv3(channels, 16), 16
         self.blocks = nn.Sequential()
         for outputs, stride in ((16 * width, 1), (32 * width, 2), (64 * width, 2)):

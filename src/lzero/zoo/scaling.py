@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from lzero.arguments import number
 from lzero.errors import ArgumentError
-from lzero.zoo.checks import check_factor
 
 STEPS = 1000  # factors are told apart to a thousandth, which is less than one unit of most layers
 
@@ -14,7 +14,7 @@ def scaled(widths: Sequence[int], factor: float, multiple: int = 1) -> tuple[int
     >>> scaled((20, 50, 500), 0.34), scaled((640,), 0.34, multiple=16)
     ((7, 17, 170), (224,))
     """
-    check_factor("factor", factor)
+    factor = number("factor", factor, above=0)
 
     def width(exact: float) -> int:
         return max(1, round(exact)) if exact <= multiple else multiple * round(exact / multiple)
@@ -31,8 +31,7 @@ def factor_for(share: float, cost: Callable[[float], float]) -> float:
     >>> factor_for(0.25, lambda factor: factor**2)
     0.5
     """
-    if isinstance(share, bool) or not (isinstance(share, int | float) and 0 < share <= 1):
-        raise ArgumentError.about("share", expected="a number above 0, up to 1", got=repr(share))
+    share = number("share", share, above=0, most=1)
     limit, low, high = share * cost(1.0), 0, STEPS
     while low < high:
         middle = (low + high + 1) // 2

@@ -44,7 +44,7 @@ class Layer(nn.Module):
 
 def layers(width: int, depth: int, heads: int, causal: bool) -> nn.Sequential:
     """As many layers as `depth`."""
-    check_sizes(width=width, depth=depth, heads=heads)
+    width, depth, heads = check_sizes(width=width, depth=depth, heads=heads)
     check_multiple("width", width, heads, "the number of heads")
     return nn.Sequential(*(Layer(width, heads, causal) for _ in range(depth)))
 
@@ -63,7 +63,8 @@ class ViT(nn.Module):
         channels: int = 3,
     ) -> None:
         super().__init__()
-        check_sizes(size=size, patch=patch, classes=classes, channels=channels)
+        size, patch, width = check_sizes(size=size, patch=patch, width=width)
+        classes, channels = check_sizes(classes=classes, channels=channels)
         check_multiple("size", size, patch, "the size of a patch")
         self.layers = layers(width, depth, heads, causal=False)
         self.embed = nn.Conv2d(channels, width, patch, stride=patch)
@@ -87,7 +88,7 @@ class GPT(nn.Module):
         self, vocabulary: int = 256, context: int = 64, width: int = 128, depth: int = 4, heads: int = 4
     ) -> None:
         super().__init__()
-        check_sizes(vocabulary=vocabulary, context=context)
+        vocabulary, context, width = check_sizes(vocabulary=vocabulary, context=context, width=width)
         self.layers = layers(width, depth, heads, causal=True)
         self.embed, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
