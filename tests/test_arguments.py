@@ -160,3 +160,36 @@ def test_networks_of_numpy_sizes_are_cut_saved_and_loaded(name, options, x, tmp_
     lzero.load(zoo.make(name, **json.loads(json.dumps(options, default=int))), tmp_path / "small.safetensors")
     sizes = [value for module in model.modules() for value in vars(module).values()]
     assert not any(isinstance(value, np.generic) for value in sizes)
+
+
+CALLS = {
+    "sparsify": lambda model, _: sparsify(model, X),
+    "compact": lambda model, _: compact(model),
+    "project": lambda model, _: project(model, 0.5),
+    "measure": lambda model, _: lzero.measure(model, X),
+    "verify": lambda model, _: lzero.verify(model, nn.Linear(4, 2), X),
+    "save": lzero.save,
+    "load": lzero.load,
+    "export": lambda model, path: lzero.export(model, path.with_suffix(".pt2"), X),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_is_no_model_is_refused_with_where_it_is(call, sparsifier, tmp_path):
+    for thing in (sparsifier, "lenet5", tmp_path / "a", nn.Linear, None):
+        with pytest.raises(ArgumentError, match=r"model: expected a torch\.nn\.Module, got .*sparsifier\.model"):
+            call(thing, tmp_path / "a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_model_is_compared_with_is_one(sparsifier):
+    with pytest.raises(ArgumentError, match=r"small: expected a torch\.nn\.Module, got Sparsifier"):
+        lzero.verify(sparsifier.model, sparsifier, X)
+
+
+def test_what_is_no_path_is_refused_with_the_call():
+    model = nn.Linear(4, 2)
+    for path in (model, 3, None):
+        for call in (lzero.save, lzero.load, lambda model, path: lzero.export(model, path, X)):
+            with pytest.raises(ArgumentError, match=r"path: expected a path, got \w+; \w+\(model, path"):
+                call(model, path)

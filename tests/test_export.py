@@ -204,7 +204,7 @@ X = torch.randn(3, 4)
 REFUSED = {
     "gates": (gated, "a.onnx", X, "compact it first"),
     "gates inside": (lambda: nn.Sequential(gated()), "a.pt2", X, "compact it first"),
-    "no module": (lambda: torch.tanh, "a.pt2", X, "model: expected a module"),
+    "no module": (lambda: torch.tanh, "a.pt2", X, "model: expected a torch.nn.Module, got builtin_function"),
     "suffix": (Scores, "a.onnxx", X, r"ends in .onnx or .pt2, got .*a\.onnxx"),
     "no suffix": (Scores, "a", X, "ends in .onnx or .pt2"),
     "list": (lambda: nn.Linear(4, 3), "a.pt2", [X], "a tensor or a tuple"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from lzero.errors import ArgumentError
@@ -80,3 +81,15 @@ def one_of(argument: str, value: AnyT, literal: Any) -> AnyT:
         expected = " or ".join(f'"{word}"' for word in words)
         raise ArgumentError.about(argument, expected=expected, got=repr(value))
     return value
+
+
+def path_of(value: object, call: str) -> Path:
+    """The path that a call was given, where it was given one.
+
+    >>> path_of(3, "save(model, path)")
+    Traceback (most recent call last):
+    lzero.errors.ArgumentError: path: expected a path, got int; save(model, path)
+    """
+    if not isinstance(value, str | Path):
+        raise ArgumentError.about("path", expected="a path", got=type(value).__name__, advice=call)
+    return Path(value)

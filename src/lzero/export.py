@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from lzero.arguments import path_of
 from lzero.errors import ArgumentError, ExportError, MissingExtraError
 from lzero.files import write_atomically
 from lzero.formats import FORMATS, Format, one_line, run
@@ -43,12 +44,9 @@ def export(model: nn.Module, path: str | Path, example_inputs: Inputs, *, batch_
     ...     torch.export.load(f"{folder}/small.pt2").module()(x).shape
     torch.Size([2, 3])
     """
-    if not isinstance(path, str | Path):
-        advice = "export(model, path, example_inputs)"
-        raise ArgumentError.about("path", expected="a path", got=type(path).__name__, advice=advice)
-    path = Path(path)
+    path = path_of(path, "export(model, path, example_inputs)")
     form = _format_of(path)
-    _check_plain(model)
+    check_plain(model)
     inputs = as_tuple(example_inputs)
     model = duplicate(model, model).eval()
     if not form.has_devices:
@@ -71,12 +69,6 @@ def _format_of(path: Path) -> Format:
         except ImportError as error:
             raise MissingExtraError.of(package, extra="export") from error
     return form
-
-
-def _check_plain(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise ArgumentError.about("model", expected="a module", got=type(model).__name__)
-    check_plain(model)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from lzero.sparsifier import UNWRAPPED, Sparsifier, check_plain
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import freeze, same_sites
-from lzero.tensors import tensor_leaves
+from lzero.tensors import check_module, tensor_leaves
 
 if TYPE_CHECKING:
     from torch import nn
@@ -80,6 +80,7 @@ def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
     parameters  58
     MACs        48
     """
+    check_module("model", model)
     sparsifier = model.__dict__.get("_lzero_sparsifier")
     if isinstance(sparsifier, Sparsifier):
         return _measure_gated(sparsifier, inputs)

@@ -23,7 +23,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
-from lzero.tensors import outside_inference_mode, with_numbers
+from lzero.tensors import check_module, outside_inference_mode, with_numbers
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
 
@@ -310,12 +310,14 @@ def has_gates(model: nn.Module) -> bool:
 
 def check_plain(model: nn.Module, advice: str = "compact it first") -> None:
     """Refuse a model with gates where only its weights would be seen."""
+    check_module("model", model)
     if has_gates(model):
         raise ArgumentError.about("model", expected="a model without gates", got="one with", advice=advice)
 
 
 def sparsifier_of(model: nn.Module) -> Sparsifier:
     """The sparsifier of a model that has gates."""
+    check_module("model", model)
     sparsifier = model.__dict__.get("_lzero_sparsifier")
     if not isinstance(sparsifier, Sparsifier):
         expected, advice = "a model with gates", "call lzero.sparsify(model, example_inputs) first"

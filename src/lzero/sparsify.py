@@ -35,7 +35,7 @@ from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
-from lzero.tensors import check_copyable, full_name, outside_inference_mode
+from lzero.tensors import check_copyable, check_module, full_name, outside_inference_mode
 
 if TYPE_CHECKING:
     from lzero.laws import Estimator
@@ -105,6 +105,7 @@ def sparsify(
 
 def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
     """Refuse what cannot get gates, before it is looked at."""
+    check_module("model", model)
     one_of("units", units, UnitKind)
     if units == "weights" and inputs:
         advice = "an input goes when all its weights are closed"

@@ -16,13 +16,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
+from lzero.arguments import path_of
 from lzero.attention import make_slim
 from lzero.cutting import PLAN, plan_of
 from lzero.errors import FileError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
 from lzero.sparsifier import check_plain
-from lzero.tensors import full_name, saved_tensors
+from lzero.tensors import check_module, full_name, saved_tensors
 
 VERSION = 1
 KEY = "lzero"
@@ -38,13 +39,14 @@ def save(model: nn.Module, path: str | Path) -> None:
     Linear(in_features=2, out_features=3, bias=True)
     """
     check_plain(model)
+    path = path_of(path, "save(model, path)")
     if isinstance(model, GraphModule):
         raise UnsupportedError('a graph is not cut from a dense model; write it with lzero.export(model, "a.pt2", x)')
     tensors = {name: tensor.to("cpu", copy=True).contiguous() for name, tensor in saved_tensors(model).items()}
     plan = plan_of(model) or _trivial_plan(model)
     plan |= {"version": VERSION, "class": type(model).__name__}
     plan["checksum"] = _checksum(tensors, plan)
-    with write_atomically(Path(path)) as temporary:
+    with write_atomically(path) as temporary:
         save_file(tensors, temporary, metadata={KEY: json.dumps(plan, sort_keys=True)})
 
 
@@ -64,8 +66,10 @@ def load(model: nn.Module, path: str | Path) -> nn.Module:
       (2): Linear(in_features=2, out_features=2, bias=True)
     )
     """
-    plan, tensors = _read(Path(path))
-    return cut_to(model, plan, tensors, Path(path))
+    check_module("model", model)
+    path = path_of(path, "load(model, path)")
+    plan, tensors = _read(path)
+    return cut_to(model, plan, tensors, path)
 
 
 def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> nn.Module:

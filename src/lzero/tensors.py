@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from lzero.errors import LzeroError
+from lzero.errors import ArgumentError, LzeroError
 
 AnyT = TypeVar("AnyT")
 
@@ -75,6 +75,18 @@ def last_product(x: Tensor) -> Tensor:
     graph.
     """
     return reduce(mul, x.unbind(-1)) if x.shape[-1] else x.new_ones(x.shape[:-1])
+
+
+def check_module(argument: str, value: object) -> None:
+    """Refuse what is no model.
+
+    >>> check_module("model", "lenet5")
+    Traceback (most recent call last):
+    lzero.errors.ArgumentError: model: expected a torch.nn.Module, got str; pass the model itself, ...
+    """
+    if not isinstance(value, nn.Module):
+        advice = "pass the model itself, such as sparsifier.model"
+        raise ArgumentError.about(argument, expected="a torch.nn.Module", got=type(value).__name__, advice=advice)
 
 
 def check_copyable(model: nn.Module) -> None:

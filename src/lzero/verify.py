@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from lzero.bank import LOG_ALPHA
 from lzero.errors import VerificationError
 from lzero.structure.capture import Inputs, as_tuple
-from lzero.tensors import duplicate, tensor_leaves
+from lzero.tensors import check_module, duplicate, tensor_leaves
 from lzero.traceless import running, same_noise
 
 PROJECTED = "lzero_projected"  # the attribute of a model compacted to a budget with log α as it was moved for it
@@ -31,6 +31,8 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
     Traceback (most recent call last):
     lzero.errors.VerificationError: the outputs differ by ... relative, more than ...
     """
+    check_module("model", model)
+    check_module("small", small)
     positional = as_tuple(inputs)
     with _gates_of(model, small):
         differences, kinds = _compared(model, small, positional)
