@@ -78,12 +78,17 @@ def _no_larger(ours: Sequence[Point], size: float) -> str:
 def _no_worse(ours: Sequence[Point], theirs: Point) -> str:
     """The least size with an error, read between the two networks beside it: log size is linear in error there.
 
+    Networks that are larger than others and no better have no say.
+
     >>> _no_worse([Point(1_000, 1.2), Point(4_000, 0.8), Point(9_000, 0.6)], Point(8_000, 1.0))
+    '2,000 (25 %)'
+    >>> _no_worse([Point(1_000, 1.2), Point(2_000, 1.3), Point(4_000, 0.8)], Point(8_000, 1.0))
     '2,000 (25 %)'
     >>> _no_worse([Point(4_000, 0.8), Point(9_000, 0.6)], Point(8_000, 1.0))
     'at most 4,000 (50 %)'
     """
-    by_size = sorted(ours)
+    every = sorted(ours)
+    by_size = [point for k, point in enumerate(every) if all(point.error < smaller.error for smaller in every[:k])]
     good = next((k for k, point in enumerate(by_size) if point.error <= theirs.error), None)
     if good is None:
         return "none"
