@@ -194,28 +194,35 @@ def test_a_model_of_ones_own(few):
     assert fit(recipes.load("digits", named), dataset=few).dense.params == 64 * 16 + 16 + 160 + 10
 
 
+class Perceptron(nn.Sequential):
+    """A network of one's own, known by its class."""
+
+    def __init__(self):
+        super().__init__(*perceptron(12))
+
+
 def test_what_was_given_is_what_the_folder_says_and_goes_on_with(few, tmp_path):
     mine = Dataset("mine", few.train, few.test, few.classes)
     recipe = recipes.load("digits", ["training.epochs=2", "training.seed=1", "objective.kind=penalty"])
     recipe = replace(recipe, title="A title", model=replace(recipe.model, options={"classes": 10}))
 
     def run(dataset=mine, model=None, **how):
-        return fit(recipe, tmp_path / "run", model=model or Halving(), dataset=dataset, accelerator="cpu", **how)
+        return fit(recipe, tmp_path / "run", model=model or Perceptron(), dataset=dataset, accelerator="cpu", **how)
 
     with pytest.raises(KeyboardInterrupt):
         run(should_stop=stop_after(7))
     begun = recipes.load(tmp_path / "run" / "config.toml")
     assert (begun.title, begun.data.name) == ("", "mine")
-    assert (begun.model.name, begun.model.options) == ("tests.training.test_fit.Halving", {})
+    assert (begun.model.name, begun.model.options) == ("tests.training.test_fit.Perceptron", {})
     assert begun.model.is_given
     with pytest.raises(RunFolderError, match=r"data\.name: mine there, digits here"):
         run(few, resume=True)
     with pytest.raises(
-        RunFolderError, match=r"model\.name: .*Halving there, torch\.nn\.modules\.container\.Sequential"
+        RunFolderError, match=r"model\.name: .*Perceptron there, torch\.nn\.modules\.container\.Sequential"
     ):
         run(model=perceptron(8), resume=True)
     assert run(resume=True).epochs == 2
-    assert fit(begun, tmp_path / "run", model=Halving(), dataset=mine, resume=True).epochs == 2
+    assert fit(begun, tmp_path / "run", model=Perceptron(), dataset=mine, resume=True).epochs == 2
 
 
 def mistaken():

@@ -28,6 +28,7 @@ KINDS = {
 SPOILED = """
 import sys, warnings
 from pathlib import Path
+import torch
 from lzero import recipes
 from lzero.data import digits
 from lzero.objectives import NotFiniteError
@@ -43,6 +44,8 @@ try:
     session.end_epoch()
 except NotFiniteError:
     Path(sys.argv[1], f"refused by {session.fabric.global_rank}").touch()
+torch.distributed.barrier()  # one that left first would pull the rug from under the other
+torch.distributed.destroy_process_group()
 """
 
 
