@@ -385,6 +385,7 @@ def test_a_part_without_units_may_go():
     objective = Constraint(sparsify(model, torch.randn(5, 6)), 0.5, steps=100)
     model.cache = None
     objective.step()
+    assert objective.steps == 1
 
 
 def test_gates_that_were_removed_are_not_those_the_model_has_now():
