@@ -47,7 +47,7 @@ def rebuilt(recipe: Recipe, widths: dict[str, int]) -> nn.Module:
 def first_to_stay(group: GateGroup, before: dict[str, int], widths: dict[str, int]) -> torch.Tensor:
     """The gates of a group in the order in which they stay."""
     order = torch.arange(group.stop - group.start)
-    if group.columns is None:
+    if not group.columns or "conv2" not in before:
         return order
     # Inputs of LeNet's hidden layer: of the channels that stay, each in one position before any in the next.
     positions: torch.Tensor = order.view(before["conv2"], -1)[: widths["conv2"]]

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lzero import sparsify
 from lzero.latency import machine, median_seconds
-from lzero.zoo import MLP, LeNet5, WideResNet
+from lzero.zoo import GPT, MLP, LeNet5, WideResNet
 
 
 @dataclass(frozen=True)
@@ -31,32 +30,11 @@ class Case:
     include: str = "*"
 
 
-class Block(nn.Module):
-    """A pre-norm transformer block."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.depth = width // heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Attention, then the dense layers, each added to the stream."""
-        q, k, v = (t.unflatten(-1, (-1, self.depth)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-        out: Tensor = x + self.down(F.gelu(self.up(self.norm2(x))))
-        return out
-
-
-def gpt() -> nn.Module:
-    """Twelve layers of width 384."""
-    return nn.Sequential(nn.Embedding(1000, 384), *(Block(384, 6) for _ in range(12)), nn.Linear(384, 1000))
-
-
 CPU: dict[str, Case] = {
     "LeNet-5, batch 100": Case(LeNet5, lambda: torch.randn(100, 1, 28, 28), 1.05),
-    "GPT, 12 × 384, 8 × 128 tokens": Case(gpt, lambda: torch.randint(0, 1000, (8, 128)), 1.06),
+    "GPT, 12 × 384, 8 × 128 tokens": Case(
+        partial(GPT, 1000, 128, 384, 12, 6), lambda: torch.randint(0, 1000, (8, 128)), 1.06
+    ),
     "MLP 1024-4096-4096, batch 128": Case(partial(MLP, 1024, (4096, 4096)), lambda: torch.randn(128, 1024), 1.08),
 }
 GPU: dict[str, Case] = {

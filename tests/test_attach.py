@@ -571,3 +571,37 @@ def test_a_gradient_of_log_alpha_keeps_its_precision_when_the_model_is_cast():
     model.bfloat16()
     assert sparsifier.log_alpha.dtype == sparsifier.log_alpha.grad.dtype == torch.float32
     torch.optim.Adam(model.parameters()).step()
+
+
+def test_an_evaluation_before_the_backward_is_refused_with_checkpointing():
+    models, x = checkpointed_pair()
+    saving = models[1]
+    loss = saving(x).sum()
+    saving.eval()(x)
+    saving.train()
+    with pytest.raises(LzeroError, match="two forwards before one backward"):
+        loss.backward()
+
+
+def test_parts_are_refused_with_checkpointing():
+    model, x = Checkpointed(saving=True), torch.randn(5, 4)
+    sparsifier = sparsify(model, x, keep_rate=0.5)
+    sparsifier.log_alpha.data[::2] = -9.0
+    loss = Subnetwork(sparsifier)(x).sum()
+    with pytest.raises(LzeroError, match=r"call the model itself in place of lzero\.subnetwork\.Subnetwork"):
+        loss.backward()
+
+
+def test_older_hooks_that_compute_a_weight_are_refused_in_words():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    sparsify(model, torch.randn(3, 4))
+    with pytest.raises(LzeroError, match="the weight of a Linear is not what it was"):
+        torch.nn.utils.spectral_norm(model[2])
+
+
+def test_layers_that_do_not_know_their_sizes_are_named():
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(2))
+    with pytest.raises(
+        LzeroError, match="expected layers that know their sizes, got 0, 2 without; call the model once"
+    ):
+        sparsify(model, torch.randn(3, 4))

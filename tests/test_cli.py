@@ -99,9 +99,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (["figure-3"], "name them too: lzero reproduce table-1-mlp table-1-lenet5 figure-3"),
-        (["table-1-mlp", "figure-3"], "name them too: lzero reproduce table-1-mlp table-1-lenet5 figure-3"),
-        (["dynamics", "table-1-mlp", "figure-c1", "--only", "λ"], "name them too: lzero reproduce dynamics figure-c1"),
+        (["figure-3"], "name table-1-mlp and table-1-lenet5 too, with the same options"),
+        (["table-1-mlp", "figure-3"], "name table-1-lenet5 too, with the same options"),
+        (["dynamics", "table-1-mlp", "figure-c1", "--only", "λ"], "name dynamics too, with the same options"),
     ],
 )
 def test_figures_of_experiments_that_were_not_run_say_so_before_anything_is_trained(arguments, advice, run, tmp_path):
@@ -116,6 +116,19 @@ def test_damaged_records_are_named_before_anything_is_trained(run, tmp_path):
     refused = run("reproduce", "table-1-mlp", "figure-c1", "--out", tmp_path, "--data-dir", tmp_path)
     assert refused.exit_code == 1
     assert "dynamics.jsonl, line 1: damaged, not a record" in refused.output
+    (tmp_path / "dynamics.jsonl").write_text("")
+    refused = run("reproduce", "figure-c1", "--out", tmp_path)
+    assert "dynamics.jsonl: empty, without a single record; delete it" in refused.output
+    refused = run("reproduce", "figure-1", "--out", tmp_path)
+    assert refused.exit_code == 1
+    assert "empty, without a single record" in refused.output
+
+
+def test_no_form_of_a_figure_is_overwritten(run, tmp_path):
+    (tmp_path / "figure-1-dark.svg").write_text("mine")
+    refused = run("reproduce", "figure-1", "--out", tmp_path)
+    assert "figure-1-dark.svg; pass --overwrite" in refused.output.replace("\n", " ")
+    assert (tmp_path / "figure-1-dark.svg").read_text() == "mine"
 
 
 def test_all_may_stand_beside_other_names(run, tmp_path, monkeypatch):

@@ -6,6 +6,8 @@ import warnings
 
 import pytest
 import torch
+from safetensors.torch import save_file
+from torch import nn
 from typer.testing import CliRunner
 
 import lzero
@@ -232,7 +234,7 @@ def test_a_plan_says_where_code_stands_in_the_way(told, here, run):
     assert obstacle["names"] == ["one"]
     assert obstacle["why"].endswith("in counting_networks.py:10: h = self.one(x).tanh().view(len(x), 8))")
     printed = " ".join(run(*command).output.split())
-    assert 'exclude = ["*/inner", "one"], or compact the network to a graph' in printed
+    assert "leave them out by --exclude '*/inner' --exclude one; in Python, lzero.compact(model" in printed
     assert told(*command, "--exclude", "one")["obstacle"] is None
 
 
@@ -342,6 +344,8 @@ def test_lines_say_which_of_two_trainings_they_are_of(run, here):
         ("model.options.widths=[1,2],[3,4]", [[1, 2], [3, 4]]),
         ("gates.include=['conv1*', 'conv2*'],[]", [["conv1*", "conv2*"], []]),
         ("model.init='../one.safetensors','two'", ["../one.safetensors", "two"]),
+        ("model.init=../one.safetensors,../two", ["../one.safetensors", "../two"]),
+        ("model.init=../one.safetensors", ["../one.safetensors"]),
         ("target=10%,0.2", ["10%", 0.2]),
     ],
 )
@@ -349,6 +353,32 @@ def test_values_of_a_setting_are_those_of_its_type(over, values):
     _, found = parsed(over)
     assert found == values
     assert [type(each) for each in found] == [type(each) for each in values]
+
+
+def test_a_run_that_began_with_a_compacted_network_is_measured_and_exported(runs, run, told, here):
+    changes = [each for change in (*NETWORK, "epochs=1", "target=0.5") for each in ("--set", change)]
+    start = "--init", runs / "rounded" / "model.safetensors", "--accelerator", "cpu"
+    assert run("train", "digits", *start, *changes, "--out", "again").exit_code == 0
+    rows = told("measure", "again")
+    assert rows["compacted"]["macs"] <= rows["dense"]["macs"]
+    assert run("export", "again", "--out", "small.pt2").exit_code == 0
+    assert (here / "small.pt2").exists()
+
+
+def test_weights_may_be_a_state_dict_of_the_dense_network(run, told, here):
+    (here / "nets.py").write_text(MODULE)
+    command = "nets.py:net", "--input", "1,4"
+    untrained = run("export", *command, "--out", "untrained.pt2")
+    assert "no --weights were given" in untrained.output
+    torch.manual_seed(0)
+    save_file(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)).state_dict(), here / "dense.safetensors")
+    assert told("measure", *command, "--weights", "dense.safetensors")["compacted"]["params"] == 4 * 8 + 8 + 8 * 2 + 2
+    exported = run("export", *command, "--weights", "dense.safetensors", "--out", "dense.pt2")
+    assert exported.exit_code == 0
+    assert "no --weights" not in exported.output
+    torch.save({}, here / "dense.pt")
+    refused = " ".join(run("export", *command, "--weights", "dense.pt", "--out", "other.pt2").output.split())
+    assert "safetensors.torch.save_file(torch.load('dense.pt', weights_only=True), …) makes one" in refused
 
 
 def test_a_sweep_takes_whole_numbers_and_lists(run):
@@ -412,7 +442,7 @@ REFUSED = {
     "export suffix": ("export RUNS/averaged --out a.txt", "ends in .onnx or .pt2, got a.txt"),
     "compact suffix": ("compact RUNS/averaged --out a.onnx", "ends in .safetensors, got a.onnx"),
     "no run": ("compact digits --out a.safetensors", "expected a folder that lzero train made, got digits"),
-    "no gates": ("compact RUNS/plain --out a.safetensors", "has no gates"),
+    "no gates": ("compact RUNS/plain --out a.safetensors", "its network never had gates"),
     "frozen": ("compact RUNS/frozen --out a.safetensors", "freeze_after"),
     "too small": ("compact RUNS/averaged --out a.safetensors --budget 0.0001", "which cannot be removed"),
     "no budget": ("compact RUNS/averaged --out a.safetensors --budget little", "got 'little'"),

@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from lzero.compact import compact
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import Decision, decide
-from lzero.errors import LzeroError, VerificationError
+from lzero.errors import LzeroError, NotFiniteError, VerificationError
+from lzero.measure import measure
 from lzero.proof import folded_copy
 from lzero.sparsify import sparsify
 from lzero.surgery import cut_model
@@ -333,3 +334,116 @@ def test_autocast_leaves_the_weights_of_the_smaller_model_in_their_precision():
         small = compact(model)
     assert {parameter.dtype for parameter in small.parameters()} == {torch.float32}
     assert verify(model, small, x) <= 1e-5
+
+
+class Halves(nn.Module):
+    """Takes its batch in two halves, and a scale for all of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.width = nn.Linear(5, 12), nn.Linear(4, 2), 3
+
+    def forward(self, x, scale):
+        one, other = torch.tanh(self.first(x) * scale).view(-1, 4, 3).amax(-1).chunk(2, 0)
+        return self.second(one), self.second(other)
+
+
+def test_a_graph_takes_its_batch_apart_as_the_model_does():
+    torch.manual_seed(0)
+    model, scale = Halves().double(), torch.ones(1, 1).double()
+    sparsifier = sparsify(model, (torch.randn(4, 5).double(), scale))
+    sparsifier.log_alpha.data.fill_(9.0)[:1] = -9.0
+    graph = compact(model, fallback="graph")
+    for batch in (4, 6):
+        assert verify(model, graph, (torch.randn(batch, 5).double(), scale)) < 1e-12
+
+
+class Bits(nn.Module):
+    """Looks at the bits of what it was given, and keeps a size in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.width = nn.Linear(4, 8), nn.Linear(8, 2), 8
+
+    def forward(self, x):
+        sign = (x.view(torch.int64) < 0).sum(-1, keepdim=True)
+        return self.second(torch.tanh(self.first(x)).view(-1, self.width)) + sign
+
+
+def test_a_view_as_another_type_is_no_other_shape():
+    model, x = Bits().double(), torch.randn(3, 4).double()
+    sparsify(model, x).log_alpha.data[:3] = -9.0
+    assert compact(model).width == 5
+
+
+def test_gates_that_are_no_numbers_are_refused_by_name():
+    model, x = build("MLP")
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[0] = float("nan")
+    for use in (compact, measure, lambda _: sparsifier.shrink()):
+        with pytest.raises(NotFiniteError, match="the gates of 0 are not finite"):
+            use(model)
+
+
+class Drawing(nn.Module):
+    """Draws noise in evaluation too."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        h = self.first(x)
+        return self.second(h + torch.randn_like(h))
+
+
+def test_what_cannot_be_compared_is_not_blamed_on_sizes():
+    model, x = Drawing(), torch.randn(3, 4)
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data[:3] = -9.0
+    with pytest.raises(LzeroError, match="no cut of Drawing can be proven: its outputs are others each time"):
+        compact(model)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    sparsify(model, x).log_alpha.data[:3] = -9.0
+    model[2].bias.data[:] = float("nan")
+    with pytest.raises(LzeroError, match="no cut of Sequential can be proven: its outputs hold no numbers"):
+        compact(model)
+
+
+def test_channels_stay_last():
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Tanh(), nn.Conv2d(16, 4, 3)).to(memory_format=torch.channels_last)
+    sparsifier = sparsify(model, torch.randn(2, 3, 8, 8))
+    sparsifier.log_alpha.data[:5] = -9.0
+    small = compact(model)
+    sparsifier.shrink()
+    for each in (small, model):
+        for conv in (each[0], each[2]):
+            assert conv._parameters["weight"].is_contiguous(memory_format=torch.channels_last)
+
+
+class OverTime(nn.Module):
+    """A mean over time, or over the batch, that takes their length as a number."""
+
+    def __init__(self, is_time):
+        super().__init__()
+        self.up, self.out, self.is_time = nn.Linear(4, 24), nn.Linear(8, 2), is_time
+
+    def forward(self, x):
+        h = torch.tanh(self.up(x))
+        h = h.sum(1) / x.shape[1] if self.is_time else h.mean(1) + h.sum((0, 1)) / len(x)
+        return self.out(h.view(-1, 8, 3).amax(-1))
+
+
+@pytest.mark.parametrize("is_time", [True, False])
+def test_a_graph_refuses_sizes_for_which_it_has_other_numbers(is_time):
+    model = OverTime(is_time).double()
+    sparsify(model, torch.randn(3, 5, 4).double()).log_alpha.data.fill_(9.0)[:3] = -9.0
+    graph = compact(model, fallback="graph")
+    assert verify(model, graph, torch.randn(3, 5, 4).double()) < 1e-12
+    others = [(3, 10, 4), (3, 5, 4, 1)] if is_time else [(6, 5, 4)]
+    for again in (graph, pickle.loads(pickle.dumps(graph))):  # noqa: S301
+        for sizes in others:
+            with pytest.raises(LzeroError, match=r"this graph is for inputs of sizes \(.*5, 4\), got "):
+                again(torch.randn(*sizes).double())
+    if is_time:
+        assert verify(model, graph, torch.randn(7, 5, 4).double()) < 1e-12

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from lzero import Gate, HardConcrete, LzeroError
+from lzero.errors import ArgumentError
 
 
 class Twice(nn.Module):
@@ -237,3 +238,17 @@ REFUSED = [
 def test_refused_with_a_message_that_helps(act, message):
     with pytest.raises(LzeroError, match=message):
         act()
+
+
+def test_two_forwards_before_one_backward_are_refused_with_checkpointing():
+    model, x = Checkpointed(use_reentrant=False), torch.randn(5, 6)
+    loss = model(x).sum() + model(2 * x).sum()
+    with pytest.raises(LzeroError, match="two forwards before one backward"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("examples", [2.5, -1, 0, "a", True])
+def test_a_number_of_examples_is_one(examples):
+    for gate in (Gate(4), Gate(4).eval()):
+        with pytest.raises(ArgumentError, match="examples: expected a whole number of examples from 1"):
+            gate(examples=examples)

@@ -89,3 +89,10 @@ def test_no_repeats_are_refused():
 
 def test_a_machine_is_named_with_its_torch():
     assert machine().endswith(torch.__version__.split("+")[0])
+
+
+def test_measuring_steps_draws_no_noise_of_the_users():
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Dropout()), torch.randn(3, 4)
+    before = torch.get_rng_state()
+    step_latency({"one": model}, x, 2)
+    assert torch.equal(before, torch.get_rng_state())

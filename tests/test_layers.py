@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from lzero import compact, sparsify
-from lzero.layers import inputs_read
+from lzero.layers import IndexedLinear, inputs_read
 
 
 def test_inputs_that_are_left_are_read_off_by_their_numbers():
@@ -22,3 +22,9 @@ def test_a_layer_that_had_to_keep_an_input_reads_none():
     small = compact(model)
     assert small[0].in_features == 1
     assert inputs_read(small[0]) == []
+
+
+def test_a_layer_that_chooses_its_inputs_can_be_scripted():
+    layer = IndexedLinear.over(nn.Linear(2, 3), torch.tensor([1, 4]))
+    x = torch.randn(5, 6)
+    assert torch.equal(torch.jit.script(layer)(x), layer(x))

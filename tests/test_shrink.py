@@ -109,9 +109,9 @@ def remaining(sparsifier, before=None):
     """What is left of each group, by the units and columns of the dense model; as masks of what was before."""
     history = sparsifier.history
     now = {
-        group.name: history.sites[group.name]
-        if group.columns is None
-        else history.columns.get(group.columns.tensor, list(range(group.stop - group.start)))
+        group.name: history.columns.get(group.columns[0].tensor, list(range(group.size)))
+        if group.columns
+        else history.sites[group.name]
         for group in sparsifier.groups
     }
     return now if before is None else {n: torch.tensor([k in set(now[n]) for k in old]) for n, old in before.items()}
@@ -136,7 +136,7 @@ def test_what_budgets_count_stays_the_same_when_closed_inputs_go():
 
 def test_widths_stay_rounded_with_inputs_that_close_singly():
     model, sparsifier, x = certain_gates("LeNet-5", units="paper")
-    group = next(group for group in sparsifier.groups if group.columns is not None)
+    group = next(group for group in sparsifier.groups if group.columns)
     sparsifier.log_alpha.data[group.span][16:] = -60.0  # only one map is read
     before = copy.deepcopy(model)
     sparsifier.shrink(round_to=4)
@@ -242,3 +242,20 @@ def test_a_model_without_memory_cannot_shrink():
     sparsifier = sparsify(model, torch.randn(3, 4, device="meta"))
     with pytest.raises(LzeroError, match="on the meta device, where gates have no values"):
         sparsifier.shrink(torch.optim.SGD(sparsifier.param_groups(lr=0.1)))
+
+
+@pytest.mark.parametrize("wrong", ["a model", "a scheduler", "an average beside an optimizer", "an average"])
+def test_what_is_no_optimizer_and_no_copy_is_refused(wrong):
+    model, sparsifier, _ = certain_gates("MLP")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    given = {
+        "a model": (model,),
+        "a scheduler": (torch.optim.lr_scheduler.StepLR(optimizer, 1),),
+        "an average beside an optimizer": ([optimizer, AveragedModel(model)],),
+        "an average": (AveragedModel(model),),
+    }[wrong]
+    with pytest.raises(LzeroError, match="optimizer: expected an optimizer, or several in a list; averages="):
+        sparsifier.shrink(*given)
+    with pytest.raises(LzeroError, match="averages: expected averaged copies of the model in a list, got SGD"):
+        sparsifier.shrink(averages=optimizer)
+    assert sparsifier.shrink(optimizer, averages=copy.deepcopy(model)) > 0

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -234,3 +235,57 @@ def test_a_wrapper_around_a_gated_model_is_refused_in_words(tmp_path):
     with pytest.raises(LzeroError, match=r"pass the model that was given to lzero\.sparsify"):
         measure(wrapper, x)
     assert [path.name for path in tmp_path.iterdir()] == ["b.safetensors"]
+
+
+class TwiceHeld(nn.Module):
+    """One parameter under two names of one module, and another in the place of a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = self.tied = nn.Parameter(torch.randn(8, 4))
+        self.register_buffer("scale", nn.Parameter(torch.rand(8), requires_grad=False))
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.out(torch.tanh(F.linear(x, self.weight) + F.linear(x.flip(-1), self.tied)) * self.scale)
+
+
+def test_what_a_module_holds_twice_or_where_it_does_not_belong_is_cut_and_loaded(tmp_path):
+    torch.manual_seed(0)
+    model, x = TwiceHeld(), torch.randn(3, 4)
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data.fill_(9.0)[:3] = -9.0
+    small = compact(model)
+    assert small.weight is small.tied
+    assert small.weight.shape == (5, 4)
+    assert small.scale.shape == (5,)
+    save(small, tmp_path / "small.safetensors")
+    loaded = load(TwiceHeld(), tmp_path / "small.safetensors")
+    assert loaded.weight is loaded.tied
+    assert list(loaded._parameters) == ["weight", "tied"]
+    assert verify(small, loaded, x) == 0
+    assert sparsifier.shrink() == 3
+    assert verify(small, model, x) < 1e-6
+
+
+def in_parts():
+    backbone = nn.Sequential(nn.Linear(10, 32), nn.SiLU(), nn.Linear(32, 8))
+    return nn.Sequential(backbone, nn.Tanh(), nn.Linear(8, 2)).double()
+
+
+@pytest.mark.parametrize("also_whole", [False, True])
+def test_a_model_of_which_a_part_was_compacted_is_saved_from_the_dense_one(also_whole, tmp_path):
+    torch.manual_seed(0)
+    model, x = in_parts(), torch.randn(4, 10).double()
+    sparsifier = sparsify(model[0], x, units="paper")
+    sparsifier.log_alpha.data.fill_(9.0)[::2] = -9.0
+    model[0] = compact(model[0])
+    if also_whole:
+        sparsify(model, x).log_alpha.data[:3] = -9.0
+        model = compact(model)
+    save(model, tmp_path / "small.safetensors")
+    assert verify(model, load(in_parts(), tmp_path / "small.safetensors"), x) == 0
+    with safe_open(tmp_path / "small.safetensors", framework="pt") as file:
+        plan = json.loads(file.metadata()["lzero"])
+    assert plan["dense"]["0.0.weight"] == [32, 10]
+    assert len(plan["sites"]["0.0"]) == len(model[0][0].weight)

@@ -1,11 +1,13 @@
 """The proof a removal owes, under arithmetic that rounds."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+import lzero
 from lzero.errors import VerificationError
 from lzero.verify import verify
 
@@ -94,3 +96,43 @@ def test_attention_is_compared_without_fused_kernels():
     verify(Asking(), Asking(), torch.ones(2))
     assert seen == [False, False]
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+class Wrapped(nn.Module):
+    """Returns what torch cannot look into."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return SimpleNamespace(logits=self.linear(x))
+
+
+def test_where_nothing_was_compared_nothing_is_proven():
+    for make, x in ((Wrapped, torch.ones(3, 2)), (lambda: nn.Linear(2, 2), torch.ones(0, 2))):
+        with pytest.raises(VerificationError, match="the outputs hold no numbers: give a batch of at least one"):
+            verify(make(), make(), x)
+
+
+class Rooted(nn.Module):
+    """With another output that is no number where a sum is below zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        y = self.second(torch.tanh(self.first(x)))
+        return y, y.sum(-1).clamp_max(-1).sqrt()
+
+
+def test_what_is_no_number_in_both_is_equal_and_may_be_cut():
+    model, x = Rooted().double(), torch.randn(3, 4).double()
+    lzero.sparsify(model, x).log_alpha.data[:2] = -9.0
+    small = lzero.compact(model)
+    assert verify(model, small, x) < 1e-12
+    with torch.no_grad():
+        small.second.bias += 50.0  # the clamp still gives no numbers
+    with pytest.raises(VerificationError, match="differ"):
+        verify(model, small, x)

@@ -255,3 +255,10 @@ def test_networks_can_be_copied_out():
         imports = [node.module for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         ours = [module for module in imports if module.startswith("lzero")]
         assert all(module in ("lzero.errors", "lzero.arguments") or module.startswith("lzero.zoo") for module in ours)
+
+
+def test_images_of_any_number_go_through_an_exported_transformer(tmp_path):
+    model = zoo.make("vit", size=8, patch=4, width=16, depth=1, heads=2, channels=1)
+    lzero.export(model, tmp_path / "vit.pt2", torch.randn(2, 1, 8, 8))
+    run = torch.export.load(tmp_path / "vit.pt2").module()
+    assert run(torch.randn(5, 1, 8, 8)).shape == (5, 10)

@@ -91,6 +91,11 @@ def gated(module: nn.Module, name: str) -> Tensor:
     return factor.apply(bank, raw, casts=base_of(module).forward in MULTIPLYING) if bank.is_read() else raw
 
 
+def _refuse(module: nn.Module, _: object, *, name: str) -> None:
+    """What has gates is not set from outside, as older hooks of torch set a weight that they compute."""
+    raise LzeroError(CHANGED.format(name=f"the {name} of a {base_of(module).__name__}"))
+
+
 def _raw(module: nn.Module, name: str) -> Tensor:
     raw = module._parameters.get(name)
     if raw is None:
@@ -119,7 +124,7 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
             log_alpha.grad = log_alpha.grad.to(log_alpha.dtype)
         return self
 
-    members: dict[str, Any] = {name: property(partial(gated, name=name)) for name in names}
+    members: dict[str, Any] = {name: property(partial(gated, name=name), partial(_refuse, name=name)) for name in names}
     members |= {"__reduce_ex__": reduce, "__module__": base.__module__, "__doc__": base.__doc__}
     members |= {"__qualname__": base.__qualname__, "_lzero_base": base}
     if base.forward is nn.Linear.forward and names == ("weight",):

@@ -16,7 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lzero.errors import LzeroError
 from lzero.laws import Estimator, HardConcrete
-from lzero.tensors import in_transform, last_product, outside_inference_mode
+from lzero.pending import Pending
+from lzero.tensors import last_product, outside_inference_mode
 
 LOG_ALPHA = "lzero_log_alpha"
 
@@ -31,7 +32,7 @@ class Bank:
     def __init__(self, beta: float, gamma: float, zeta: float, estimator: Estimator) -> None:
         self.beta, self.gamma, self.zeta, self.estimator = beta, gamma, zeta, estimator
         # The gates of every gated position. No buffer of the model: averages of its buffers would change numbers in it.
-        self.index = torch.empty(0, 0, dtype=torch.int64)
+        self.index = torch.empty(0, 0, dtype=torch.int64, device="cpu")
         self.sizes: list[int] = []  # positions of each gated dimension, in the order of the index
         self.element_sizes: list[int] = []  # numbers of each parameter whose elements have gates
         self.generator: torch.Generator | None = None  # where the noise comes from; torch's own if none
@@ -40,7 +41,8 @@ class Bank:
         self._depth = 0
         self.is_held = False
         self._pieces: tuple[Tensor, ...] = ()
-        self._pending: list[weakref.ref[Any]] = []
+        self._is_part = False  # whether the last forward was that of a part
+        self._pending = Pending()
         # The DDP around the last forward, and around the last one before a cut.
         self._wrapper: weakref.ref[DistributedDataParallel] | None = None
         self._outdated: weakref.ref[DistributedDataParallel] | None = None
@@ -78,12 +80,11 @@ class Bank:
 
     def draw(self, root: nn.Module) -> Tensor:
         """The gates of one forward: a sample in training, the estimate in evaluation."""
+        self._pending.begin()
         law = self.law(getattr(root, LOG_ALPHA))  # a plain tensor under torch.func.functional_call
         if not root.training:
             return law.estimate(self.estimator)
-        gates = law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1)
-        watches = torch.is_grad_enabled() and not torch.compiler.is_compiling() and not in_transform()
-        return self._watched(gates) if watches else gates
+        return self._pending.watched(law.base.from_logit(law.base.noise(law.batch_shape, self.generator)).clamp(0, 1))
 
     def _spread(self, gates: Tensor) -> None:
         if self.index.device != gates.device and not gates.is_meta:  # the model has moved since
@@ -94,6 +95,7 @@ class Bank:
         spread = padded.index_select(0, index.flatten()).view(index.shape)
         positions = last_product(spread)
         elements = gates.split(self.element_sizes) if self.element_sizes else ()
+        self._is_part = False
         self.values, self._pieces = gates, (*positions.split(self.sizes), *elements)
 
     def end(self, *_: object) -> None:
@@ -127,11 +129,13 @@ class Bank:
                 "a reentrant checkpoint runs a backward of its own for each part, and gates belong to all of them; "
                 "use torch.utils.checkpoint.checkpoint(…, use_reentrant=False)"
             )
-        if not self.inside and not torch.compiler.is_compiling() and self._waiting() > 1:
-            raise LzeroError(
-                "activation checkpointing recomputes a forward whose gates have been drawn anew since: two forwards "
-                "before one backward; call backward after each forward, or switch checkpointing off"
-            )
+        if not self.inside and not torch.compiler.is_compiling():
+            self._pending.check_recomputation()
+            if self._is_part:
+                raise LzeroError(
+                    "activation checkpointing recomputes a forward of a part of the model, which is whole again; call "
+                    "the model itself in place of lzero.subnetwork.Subnetwork, or switch checkpointing off"
+                )
         return self._pieces[number]
 
     @contextmanager
@@ -167,23 +171,11 @@ class Bank:
         try:
             yield
         finally:
-            self._pieces = before
-
-    def _watched(self, values: Tensor) -> Tensor:
-        if not values.requires_grad:
-            values = values.requires_grad_()
-        watched: Tensor = _Watch.apply(values)  # type: ignore[no-untyped-call]
-        self._pending = [ref for ref in self._pending if _is_waiting(ref)]
-        self._pending.append(weakref.ref(watched.grad_fn))
-        return watched
-
-    def _waiting(self) -> int:
-        return sum(_is_waiting(ref) for ref in self._pending)
+            self._pieces, self._is_part = before, True
 
     def __getstate__(self) -> dict[str, Any]:
         # Values are part of an autograd graph, which can be neither copied nor pickled; a generator is one model's.
-        empty: list[Any] = []
-        now = {"values": None, "_pieces": (), "inside": False, "is_held": False, "_depth": 0, "_pending": empty}
+        now = {"values": None, "_pieces": (), "inside": False, "is_held": False, "_depth": 0}
         return {**self.__dict__, **now, "generator": None, "_wrapper": None, "_outdated": None}
 
 
@@ -206,22 +198,3 @@ def _is_reentrant() -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-def _is_waiting(ref: weakref.ref[Any]) -> bool:
-    node = ref()
-    return node is not None and not node.done
-
-
-class _Watch(torch.autograd.Function):
-    """The identity, whose node in the graph tells whether a forward still waits for its backward."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        ctx.done = False
-        return values.view_as(values)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        ctx.done = True
-        return gradients[0]

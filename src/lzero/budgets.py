@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
 from lzero.arguments import one_of
@@ -72,9 +73,8 @@ class Meter:
 
     def marginals(self, decision: Decision) -> Tensor:
         """What each gate adds when it opens, or saves when it closes, all else as decided, `[groups, gates]`."""
-        gates = self._sparsifier.num_gates
         is_l0 = self.cost == "l0"
-        alive = torch.ones(gates, dtype=torch.float64) if is_l0 else decided_alive(self._sparsifier, decision)
+        alive = torch.ones_like(self._sparsifier.l0_weights) if is_l0 else decided_alive(self._sparsifier, decision)
         with torch.enable_grad():
             shares = self._scale(alive.device)(alive.requires_grad_())
             rows = torch.stack([torch.autograd.grad(share, alive, retain_graph=True)[0] for share in shares])
@@ -86,9 +86,9 @@ class Meter:
 
     def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         sparsifier, count = self._sparsifier, len(self.groups)
-        gates = [torch.arange(g.start, g.stop) for names in self.groups for g in _chosen(sparsifier, names)]
-        slots = [torch.full((g.size,), k) for k, ns in enumerate(self.groups) for g in _chosen(sparsifier, ns)]
-        gate, slot = torch.cat(gates), torch.cat(slots)
+        gates = [np.arange(g.start, g.stop) for names in self.groups for g in _chosen(sparsifier, names)]
+        slots = [np.full(g.size, k) for k, names in enumerate(self.groups) for g in _chosen(sparsifier, names)]
+        gate, slot = torch.from_numpy(np.concatenate(gates)), torch.from_numpy(np.concatenate(slots))
         weights = (sparsifier.l0_weights[gate] / self.dense[slot]).to(device)
         gate, slot = gate.to(device), slot.to(device)
         if self.groups == ((),):
@@ -107,7 +107,7 @@ class Meter:
         if self.cost == "l0":
             whole = self._sparsifier.dense_l0
             sums = [sum(n for name, n in whole.items() if not names or name in names) for names in self.groups]
-            return torch.tensor(sums, dtype=torch.float64)
+            return torch.tensor(sums, dtype=torch.float64, device="cpu")
         costs = self._sparsifier.dense
         terms = costs.terms(self.cost)(costs.widths(costs.all_alive()))
         return _selection(self._sparsifier, costs, self.cost, self.groups) @ terms
@@ -124,7 +124,7 @@ def _selection(
 
     def row(names: tuple[str, ...]) -> Tensor:
         spans = [costs.span_of(group) for group in _chosen(sparsifier, names)]
-        return costs.touched(cost, spans) if names else torch.ones(len(costs.terms(cost).owners), dtype=torch.bool)
+        return costs.touched(cost, spans) if names else torch.ones_like(costs.terms(cost).constants, dtype=torch.bool)
 
     return torch.stack([row(names) for names in groups]).double()
 
@@ -139,7 +139,7 @@ def make_budgets(
         raise ArgumentError.about("cost", expected='"l0" for gates on single weights', got=repr(cost), advice=advice)
     entries = _entries(sparsifier, target, per)
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
-    smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates))
+    smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates, device="cpu"))
     if cost == "l0":
         floors = [_cheapest(sparsifier, groups) for _, groups, _ in entries]
     else:
@@ -155,7 +155,8 @@ def make_budgets(
 
 def _cheapest(sparsifier: Sparsifier, names: tuple[str, ...]) -> float:
     """What the papers count for the cheapest gate of these groups: with less, all would close."""
-    return min(float(sparsifier.l0_weights[group.span].min()) for group in _chosen(sparsifier, names))
+    weights = torch.cat([sparsifier.l0_weights[group.span] for group in _chosen(sparsifier, names)])
+    return float(weights[weights > 0].min()) if weights.any() else 0.0  # columns that a unit has counted weigh nothing
 
 
 def _entries(
@@ -198,7 +199,9 @@ def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: f
     where = f" for {budget.name}" if budget.groups else ""
     least = f"at least {floor:,.0f} {UNITS[budget.cost]}{where} ({floor / budget.dense:.2%} of dense)"
     if budget.cost == "l0":
-        least, advice = f"{least}, which one gate stands for", "for so many equal units give a share, such as 10 / 60"
+        gates = sum(group.size for group in _chosen(sparsifier, budget.groups))
+        least = f"{least}, which one gate stands for"
+        advice = f"for so many of {gates} equal units give a share, {budget.limit:g} / {gates}"
         raise ArgumentError.about("target", expected=least, got=f"{budget.limit:,.0f}", advice=advice)
     costs = sparsifier.costs
     left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))
@@ -212,5 +215,14 @@ def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: f
         "target",
         expected=f"{least}, which cannot be removed",
         got=f"{budget.limit:,.0f}",
-        advice=f"most of it: {whose}; sparsifier.plan(), or lzero plan, says why",
+        advice=f"{_meant(budget)}most of it: {whose}; sparsifier.plan(), or lzero plan, says why",
+    )
+
+
+def _meant(budget: Budget) -> str:
+    """What a small whole number may have been meant to be."""
+    number = budget.limit
+    is_percent = 1 < number <= 100 and number.is_integer()
+    return (
+        f'{number:g} counts {UNITS[budget.cost]}, a share is {number / 100:g} or "{number:g}%"; ' if is_percent else ""
     )

@@ -6,6 +6,7 @@ positions of the probability that every unit there is alive. With probabilities 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -71,7 +72,7 @@ class Costs:
     def __init__(self, sparsifier: Sparsifier, structure: Structure | None = None) -> None:
         structure = structure or sparsifier.structure
         self._columns = column_spans(sparsifier)
-        self.num_alive = structure.num_units + sum(stop - start for start, stop in self._columns.values())
+        self.num_alive = structure.num_units + sum(group.size for group in sparsifier.groups if group.columns)
         self._spans = [structure.span(site) for site in structure.sites]
         self._sites = [site.name for site in structure.sites]
         self._tables: list[Ids] = []
@@ -104,8 +105,8 @@ class Costs:
             constants.append(constant)
         longest = max(map(len, rows), default=0)
         padded = [row + [NONE] * (longest - len(row)) for row in rows]
-        factors = torch.tensor(padded, dtype=torch.int64).reshape(len(rows), longest)
-        return Terms(factors, torch.tensor(constants, dtype=torch.float64), tuple(owners))
+        factors = torch.tensor(padded, dtype=torch.int64, device="cpu").reshape(len(rows), longest)
+        return Terms(factors, torch.from_numpy(np.asarray(constants, dtype=np.float64)), tuple(owners))
 
     def members(self, units: Ids, reader: Slice | None) -> Ids | None:
         """Who must be alive at each position of a dimension, one past the last for nobody; None where it is so in all.
@@ -129,7 +130,9 @@ class Costs:
         members = [np.pad(t, ((0, 0), (0, arity - t.shape[1])), constant_values=self.num_alive) for t in self._tables]
         width_of = np.repeat(np.arange(len(self._tables)), [len(table) for table in self._tables])
         empty = np.empty((0, arity), dtype=np.int64)
-        return Widths(torch.tensor(np.concatenate([empty, *members])), torch.tensor(width_of), len(self._tables))
+        return Widths(
+            torch.from_numpy(np.concatenate([empty, *members])), torch.from_numpy(width_of), len(self._tables)
+        )
 
     def __call__(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
         """One cost, differentiable in `alive`."""
@@ -137,7 +140,7 @@ class Costs:
 
     def all_alive(self) -> Tensor:
         """Every unit and column there is."""
-        return torch.ones(self.num_alive, dtype=torch.float64)
+        return torch.ones(self.num_alive, dtype=torch.float64, device="cpu")
 
     def per_site(self, cost: Literal["params", "macs"], alive: Tensor) -> Tensor:
         """The cost of all that a site's units touch, `[sites]`: what makes them, follows them and reads them.
@@ -154,7 +157,7 @@ class Costs:
 
     def touched(self, cost: Literal["params", "macs"], spans: Iterable[slice]) -> Tensor:
         """Which terms have a width with units or columns in the given spans, `[terms]`."""
-        members, of_width = self.widths.members, torch.zeros(self.widths.count + 1, dtype=torch.bool)
+        members, of_width = self.widths.members, torch.zeros(self.widths.count + 1, dtype=torch.bool, device="cpu")
         for span in spans:
             of_width[self.widths.width_of[((members >= span.start) & (members < span.stop)).any(-1)]] = True
         return of_width[self.terms(cost).factors].any(-1)
@@ -163,7 +166,7 @@ class Costs:
         """Where the units or columns of a group stand in `alive`; nowhere for the gates of single weights."""
         if group.site is not None:
             return self._spans[self._sites.index(group.site.name)]
-        return slice(*self._columns[group.columns]) if group.columns is not None else slice(0, 0)
+        return slice(*self._columns[group.columns[0]]) if group.columns else slice(0, 0)
 
 
 def _owner(product: tuple[Extent, ...]) -> str:
@@ -173,10 +176,11 @@ def _owner(product: tuple[Extent, ...]) -> str:
 
 def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
     """Where the columns with gates of their own stand, behind the units."""
-    spans, start = {}, sparsifier.structure.num_units
+    spans: dict[Slice, tuple[int, int]] = {}
+    start = sparsifier.structure.num_units
     for group in sparsifier.groups:
-        if group.columns is not None:
-            spans[group.columns] = (start, start + group.size)
+        if group.columns:
+            spans |= dict.fromkeys(group.columns, (start, start + group.size))
             start += group.size
     return spans
 
@@ -191,8 +195,8 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
 
 def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
     """The same for a decision: 0 or 1, in double precision."""
-    columns = [decision.columns[g.columns] for g in sparsifier.groups if g.columns]
-    return torch.tensor(np.concatenate([decision.units, *columns]), dtype=torch.float64)
+    columns = [decision.columns[g.columns[0]] for g in sparsifier.groups if g.columns]
+    return torch.from_numpy(np.concatenate([decision.units, *columns]).astype(np.float64))
 
 
 def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
@@ -207,20 +211,35 @@ def gates_of_alive(sparsifier: Sparsifier, values: Tensor) -> Tensor:
 def l0_weights(sparsifier: Sparsifier) -> Tensor:
     """$|g|$ of each gate as the papers count it (Eq. 16).
 
-    A feature map counts the weights and the bias that make it, an input of a dense layer the weights that read it.
+    A feature map counts the weights and the bias that make it, an input of a dense layer the weights that read it; but
+    where it is a unit's only one there, that unit has counted them.
     """
     structure = sparsifier.structure
     sizes = {name: [len(units) for units in dims] for name, dims in structure.tensors.items()}
-    weights = np.ones(sparsifier.num_gates)
+    weights, read = np.ones(sparsifier.num_gates), np.zeros(structure.num_units, dtype=bool)
     for group in sparsifier.groups:
-        if group.columns is not None:
-            weights[group.span] = np.prod(sizes[group.columns.tensor]) / sizes[group.columns.tensor][group.columns.dim]
-        elif group.site is not None:
-            makers = [s for s in group.site.producers if len(sizes[s.tensor]) > 2]
-            biases = [s for s in group.site.followers if any(_module(s) == _module(m) for m in makers)]
-            counted = [*makers, *biases] if makers else list(group.site.consumers)
-            weights[group.span] = sum(_per_unit(structure.tensors[s.tensor], s, group.span) for s in counted)
-    return torch.tensor(weights)
+        if group.site is None:
+            continue
+        makers = [s for s in group.site.producers if len(sizes[s.tensor]) > 2]
+        biases = [s for s in group.site.followers if any(_module(s) == _module(m) for m in makers)]
+        counted = [*makers, *biases] if makers else list(group.site.consumers)
+        weights[group.span] = sum(_per_unit(structure.tensors[s.tensor], s, group.span) for s in counted)
+        read[group.span] = not makers
+    for group in sparsifier.groups:
+        for k, where in enumerate(group.columns):
+            each = math.prod(sizes[where.tensor]) / sizes[where.tensor][where.dim]
+            own = np.where(_counted(structure.readers.get(where), read, group.size), 0.0, each)
+            weights[group.span] = own if k == 0 else weights[group.span] + own
+    return torch.from_numpy(weights)
+
+
+def _counted(units: Ids | None, read: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
+    """Columns that are the only one of a unit which counts the weights that read it."""
+    if units is None:
+        return np.zeros(size, dtype=bool)
+    columns = np.bincount(units[units != NONE], minlength=len(read))
+    alone = (units != NONE) & (read & (columns == 1))[units]
+    return np.asarray(alone.any(axis=1) & ((units != NONE).sum(axis=1) == 1))
 
 
 def _module(where: Slice) -> str:

@@ -12,11 +12,13 @@ from torch import nn
 from lzero.decision import Decision
 from lzero.errors import LzeroError, described
 from lzero.graph import alive_in, can_train, graph_model
-from lzero.patch import patch_attributes
-from lzero.proof import Proof, changed_attributes, folded_copy, plain_copy
+from lzero.patch import patch_sizes
+from lzero.proof import Proof, folded_copy, incomparable, plain_copy
+from lzero.sizes import changed_sizes
 from lzero.structure.analysis import analyse
+from lzero.structure.sites import INPUTS_OF
 from lzero.surgery import cut_model
-from lzero.tensors import saved_tensors
+from lzero.tensors import full_name, saved_tensors
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -27,9 +29,31 @@ PLAN = "lzero_plan"  # the attribute of a compacted model that says, in JSON, ho
 
 
 def plan_of(model: nn.Module) -> dict[str, Any]:
-    """How the dense model was cut to this one; empty where it was not."""
-    plan: dict[str, Any] = json.loads(model.__dict__.get(PLAN, "{}"))
-    return plan
+    """How the dense model was cut to this one, or parts of it each by itself; empty where nothing was."""
+    own = {path: json.loads(each.__dict__[PLAN]) for path, each in model.named_modules() if PLAN in each.__dict__}
+    plan: dict[str, Any] = own.pop("", {})
+    if plan or not own:
+        return plan
+    merged: dict[str, Any] = {"dense": _shapes(model), "sites": {}, "attributes": {}}
+    for path, part in own.items():
+        cut = {name for name in merged["dense"] if name.startswith(f"{path}.")}
+        merged["dense"] = {name: shape for name, shape in merged["dense"].items() if name not in cut}
+        merged["dense"] |= {full_name(path, name): shape for name, shape in part["dense"].items()}
+        merged["sites"] |= {_site_of(path, name): units for name, units in part["sites"].items()}
+        merged["attributes"] |= {
+            full_name(path, inner) if inner else path: of for inner, of in part["attributes"].items()
+        }
+    return merged
+
+
+def _site_of(path: str, name: str) -> str:
+    """What the whole model calls a site of its part."""
+    inputs = INPUTS_OF if name.startswith(INPUTS_OF) else ""
+    return f"{inputs}{full_name(path, name.removeprefix(INPUTS_OF))}"
+
+
+def _shapes(model: nn.Module) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
 
 
 @dataclass(frozen=True)
@@ -47,7 +71,7 @@ class History:
     @classmethod
     def of(cls, model: nn.Module, structure: Structure) -> History:
         """That of a model which is about to get gates, and may have been cut before."""
-        plan, shapes = plan_of(model), {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
+        plan, shapes = plan_of(model), _shapes(model)
         known = plan.get("sites", {})
         sites = {
             site.name: known[site.name] if len(known.get(site.name, ())) == site.size else list(range(site.size))
@@ -57,7 +81,7 @@ class History:
 
     def is_cut(self, model: nn.Module) -> bool:
         """Whether this model is smaller than the dense one."""
-        shapes = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
+        shapes = _shapes(model)
         return any(shapes.get(name) != shape for name, shape in self.dense.items())
 
     def after(self, sparsifier: Sparsifier, decision: Decision, small: nn.Module) -> History:
@@ -68,13 +92,13 @@ class History:
             kept = decision.units[structure.span(site)]
             sites[site.name] = [unit for unit, stays in zip(self.sites[site.name], kept.tolist(), strict=True) if stays]
         attributes = {path: dict(values) for path, values in self.attributes.items()}
-        for path, values in changed_attributes(sparsifier.model, small).items():
+        for path, values in changed_sizes(sparsifier.model, small).items():
             attributes.setdefault(path, {}).update(values)
         return History(self.dense, sites, attributes, self._columns_after(sparsifier, decision))
 
     def _columns_after(self, sparsifier: Sparsifier, decision: Decision) -> dict[str, list[int]]:
         columns = dict(self.columns)
-        for where in (group.columns for group in sparsifier.groups if group.columns):
+        for where in (where for group in sparsifier.groups for where in group.columns):
             kept = decision.kept(sparsifier.structure, where)
             before = columns.get(where.tensor, range(len(kept)))
             columns[where.tensor] = [column for column, stays in zip(before, kept.tolist(), strict=True) if stays]
@@ -99,7 +123,7 @@ def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> 
 
 
 def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallback: Fallback) -> nn.Module:
-    """The cut model once its outputs are right: as it is, with attributes patched, or as a graph."""
+    """The cut model once its outputs are right: as it is, with other sizes in its code, or as a graph."""
     model, inputs, proof = sparsifier.model, sparsifier.example_inputs, Proof(sparsifier, decision)
     failure = proof.failure(small)
     if failure is None:
@@ -113,8 +137,9 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
     dense = plain_copy(sparsifier)
     analysis = analyse(dense, inputs)
     alive = alive_in(analysis, sparsifier.structure, decision)
-    if patch_attributes(small, analysis, alive, works):
+    if patch_sizes(small, analysis, alive, works):
         return small
+    _check_comparable(sparsifier, decision)
     if fallback == "error":
         raise LzeroError(
             f"the Python code of {type(model).__name__} relies on the old sizes ({failure}); let sizes follow from "
@@ -134,6 +159,13 @@ def _proven(sparsifier: Sparsifier, small: nn.Module, decision: Decision, fallba
         why = f"the graph of {type(model).__name__} cannot be cut ({described(error)})"
         raise LzeroError(f"{why}; leave out what it is about by sparsify(…, exclude=…)") from error
     return graph.train(model.training and can_train(graph))
+
+
+def _check_comparable(sparsifier: Sparsifier, decision: Decision) -> None:
+    """Refuse a model whose outputs are others each time, or no numbers: no cut of it can be proven."""
+    why = incomparable(folded_copy(sparsifier, decision), sparsifier.example_inputs)
+    if why is not None:
+        raise LzeroError(f"no cut of {type(sparsifier.model).__name__} can be proven: {why}")
 
 
 def flush_subnormals(model: nn.Module) -> None:

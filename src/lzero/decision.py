@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from lzero.arguments import whole
-from lzero.errors import LzeroError
+from lzero.errors import LzeroError, NotFiniteError
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def decide(sparsifier: Sparsifier, round_to: int = 1) -> Decision:
     """
     check_memory(sparsifier)
     with torch.no_grad():
-        gates = sparsifier.law.estimate(sparsifier.bank.estimator)
-    return decide_from(sparsifier, gates.cpu(), round_to)
+        gates = sparsifier.estimate().cpu()
+    return decide_from(sparsifier, gates, round_to)
 
 
 def check_memory(sparsifier: Sparsifier) -> None:
@@ -65,24 +65,31 @@ def check_memory(sparsifier: Sparsifier) -> None:
         raise LzeroError(f"the model is on the meta device, where gates have no values; {advice}")
 
 
+def _check_numbers(sparsifier: Sparsifier, gates: torch.Tensor) -> None:
+    """Refuse gates that are no numbers: they would count as closed."""
+    if bad := [group.name for group in sparsifier.groups if gates[group.span].isnan().any()]:
+        raise NotFiniteError(f"the gates of {', '.join(bad)} are not finite; go back to the last checkpoint")
+
+
 def decide_from(
     sparsifier: Sparsifier, gates: torch.Tensor, round_to: int = 1, log_alpha: torch.Tensor | None = None
 ) -> Decision:
     """The decision for given values of the gates, and for log α of its own where they are about to be moved."""
     round_to = whole("round_to", round_to)
     check_memory(sparsifier)
+    _check_numbers(sparsifier, gates)
     structure, gate_of_unit = sparsifier.structure, sparsifier.gate_of_unit
     is_open = np.append(gates.numpy() > 0, True)
     log_alpha = sparsifier.log_alpha.detach() if log_alpha is None else log_alpha
     location = np.append(log_alpha.cpu().numpy(), 0.0)
     units = is_open[gate_of_unit]
-    columns = {group.columns: is_open[group.span] for group in sparsifier.groups if group.columns}
+    columns = {where: is_open[group.span] for group in sparsifier.groups for where in group.columns}
     elements = {g.elements: is_open[g.span] for g in sparsifier.groups if g.elements}
     units = units & read_units(structure, units, columns, elements)
     for site in structure.sites:
         span = structure.span(site)
         likeliest_first = np.argsort(-location[gate_of_unit[span]], kind="stable")
-        units[span] = _at_least(units[span], likeliest_first, _step(structure, site, round_to))
+        units[span] = _at_least(units[span], likeliest_first, _step(structure, site, round_to), site.least)
     _fill_empty(structure, units, location[gate_of_unit])
     decision = Decision(units, {}, gates)
     return Decision(
@@ -117,8 +124,9 @@ def _step(structure: Structure, site: Site, round_to: int) -> int:
     return round_to
 
 
-def _at_least(keep: Mask, likeliest_first: Ids, step: int) -> Mask:
-    wanted = min(len(keep), max(1, math.ceil(keep.sum() / step)) * step)
+def _at_least(keep: Mask, likeliest_first: Ids, step: int, least: int) -> Mask:
+    """Those that stay, and as many of the likeliest others as make a multiple of `step`, and `least` in all."""
+    wanted = min(len(keep), math.ceil(max(keep.sum(), least) / step) * step)
     closed = likeliest_first[~keep[likeliest_first]]
     keep = keep.copy()
     keep[closed[: max(0, wanted - int(keep.sum()))]] = True

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file that is there whole or not at all."""
+    with write_atomically(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def write_atomically(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path` to write to, and rename it to `path` once the block succeeds.

@@ -10,10 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from lzero.arguments import number, one_of
+from lzero.arguments import number, one_of, whole
 from lzero.errors import ArgumentError, LzeroError
 from lzero.laws import BinaryConcrete, Estimator, HardConcrete
 from lzero.laws.hard_concrete import BETA, GAMMA, ZETA
+from lzero.pending import Pending
 from lzero.tensors import at_least_single
 
 DEFAULT_KEEP_RATE = 0.95  # gates must start mostly open, or units close before the network has learned anything
@@ -62,6 +63,7 @@ class Gate(nn.Module):
         self._follows = False
         # What is kept is the noise, never the sample: each reading has a graph of its own. None: draw at each call.
         self._noise: dict[bool, Tensor] | None = None
+        self._pending = Pending()
 
     @property
     def law(self) -> HardConcrete:
@@ -73,12 +75,16 @@ class Gate(nn.Module):
         if isinstance(examples, Tensor):
             expected, advice = "a number of examples", "a gate gives its values; multiply by them: x * gate()"
             raise ArgumentError.about("examples", expected=expected, got="a tensor", advice=advice)
-        shape = self.log_alpha.shape if examples is None else (examples, *self.log_alpha.shape)
+        leading = () if examples is None else (whole("examples", examples, of="examples"),)
+        shape = torch.Size([*leading, *self.log_alpha.shape])
         if not self.training:
             return self.law.estimate(self.estimator).expand(shape)
         base = self.law.base
-        noise = base.noise(shape) if self._noise is None else self._kept_noise(base, shape, examples is None)
-        return base.from_logit(noise).clamp(0, 1)
+        if self._noise is None:
+            return base.from_logit(base.noise(shape)).clamp(0, 1)
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
+            self._pending.check_recomputation()
+        return self._pending.watched(base.from_logit(self._kept_noise(base, shape, examples is None)).clamp(0, 1))
 
     def _kept_noise(self, base: BinaryConcrete, shape: Sequence[int], shared: bool) -> Tensor:
         assert self._noise is not None  # noqa: S101 (asked by the caller)
@@ -101,6 +107,7 @@ class Gate(nn.Module):
 
     def _renew(self, *_: object) -> None:
         self._noise = {}
+        self._pending.begin()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(lambda tensor: at_least_single(fn(tensor), tensor), recurse)  # type: ignore[no-untyped-call]

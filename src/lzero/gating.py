@@ -13,7 +13,7 @@ from lzero.structure.sites import INPUTS_OF, Pinned, Site, Slice
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from lzero.structure.frozen import Structure
 
@@ -23,13 +23,13 @@ Globs = str | tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class GateGroup:
-    """A stretch of gates: those of a site's units, of one reader's columns, or of a parameter's elements."""
+    """A stretch of gates: those of a site's units, of the columns of layers that read alike, or of single weights."""
 
     name: str
     start: int
     stop: int
     site: Site | None = None
-    columns: Slice | None = None
+    columns: tuple[Slice, ...] = ()
     elements: str | None = None
 
     @property
@@ -91,17 +91,27 @@ def inputs_of(weight: str) -> str:
     return INPUTS_OF + (weight.rpartition(".")[0] or weight)
 
 
-def column_groups(structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int) -> list[GateGroup]:
-    """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps."""
+def column_groups(
+    structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int, labels: Callable[[Slice], Ids]
+) -> list[GateGroup]:
+    """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps.
+
+    A column of raw inputs that several layers read is one input, with one gate for all of them.
+    """
     # One layer may read several kinds of fixed units, as rows and columns of pixels: its inputs have one gate each.
     inputs = [where for each in pinned if each.reason.startswith("model input") for where in each.consumers]
     wanted: dict[Slice, Ids | None] = {**dict.fromkeys(inputs), **structure.readers}
-    groups = []
+    alike: dict[object, list[Slice]] = {}
     for where, units in wanted.items():
         if where.tensor in matrices and not _one_to_one(units):
-            size = len(structure.tensors[where.tensor][where.dim])
-            groups.append(GateGroup(inputs_of(where.tensor), start, start + size, columns=where))
-            start += size
+            read = labels(where)
+            alike.setdefault(where if where in structure.readers else (read.shape, read.tobytes()), []).append(where)
+    groups = []
+    for several in alike.values():
+        first = several[0]
+        size = len(structure.tensors[first.tensor][first.dim])
+        groups.append(GateGroup(inputs_of(first.tensor), start, start + size, columns=tuple(several)))
+        start += size
     return groups
 
 

@@ -16,6 +16,7 @@ from lzero.structure.analysis import analyse_program
 from lzero.structure.capture import capture
 from lzero.structure.frozen import Numbering, same_sites
 from lzero.structure.rewrite import Scaled, rewritten
+from lzero.tensors import tensor_leaves
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 
 MODE = "lzero_mode"  # the module of a graph that says whether it is in training
+SIZES = "lzero_sizes"  # that which looks at the sizes of what comes in
 
 
 class Mode(nn.Module):
@@ -47,6 +49,24 @@ class EvaluationOnly(Mode):
                 "train the gated model and compact it again"
             )
         return super().train(mode)
+
+
+class Sizes(nn.Module):
+    """Refuses inputs of sizes for which a graph has other numbers written down; None where any size will do."""
+
+    def __init__(self, sizes: list[tuple[int | None, ...]]) -> None:
+        super().__init__()
+        self.sizes = sizes
+
+    def forward(self, *inputs: Tensor) -> None:
+        """Look, and compute nothing."""
+        for x, sizes in zip(inputs, self.sizes, strict=True):
+            if x.dim() != len(sizes) or any(want not in (None, got) for want, got in zip(sizes, x.shape, strict=True)):
+                wanted = ", ".join("any" if size is None else str(size) for size in sizes)
+                raise LzeroError(
+                    f"this graph is for inputs of sizes ({wanted}), got {tuple(x.shape)}: it has the others from the "
+                    "example inputs, and the batch too where code takes it as a number, as by len(x)"
+                )
 
 
 class ModesDifferError(LzeroError):
@@ -75,7 +95,7 @@ def graph_model(
 
     `small` has been cut already; its own forward is not used. The graph is in evaluation.
     """
-    inputs = tree_map(_two_examples, inputs)
+    inputs = _two_examples(inputs)
     program = capture(dense, inputs, training=True, batch_dim=0)
     evaluation = capture(dense, inputs, training=False, batch_dim=0)
     analysis = analyse_program(program, dense)
@@ -93,9 +113,16 @@ def graph_model(
     return _over(small, program, mode)
 
 
-def _two_examples(x: Any) -> Any:
-    """A batch of one would be written into the graph as a constant."""
-    return torch.cat([x, x]) if isinstance(x, Tensor) and x.dim() and len(x) == 1 else x
+def _two_examples(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A batch of one, which would be written into the graph as a constant, twice; the first input says what it is."""
+    if next((len(x) for x in tensor_leaves(inputs) if x.dim()), 0) != 1:
+        return inputs
+
+    def twice(x: Any) -> Any:
+        return torch.cat([x, x]) if isinstance(x, Tensor) and x.dim() and len(x) == 1 else x
+
+    doubled: tuple[Any, ...] = tree_map(twice, inputs)
+    return doubled
 
 
 def _replace(node: Node, call: Any) -> None:
@@ -188,8 +215,32 @@ def _over(small: nn.Module, program: ExportedProgram, mode: Mode) -> GraphModule
             graph.output(_as_returned([copied.get(n, n) for n in node.args[0]], program.call_spec.out_spec))
         else:
             copied[node] = graph.node_copy(node, lambda n: copied[n])
+    small.add_module(SIZES, _looks_at_sizes(graph))
     small.add_module(MODE, mode)
     return GraphModule(small, graph, type(small).__name__).eval()
+
+
+def _looks_at_sizes(graph: Graph) -> Sizes:
+    """A first operation that looks at the sizes of all inputs that are tensors."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    sizes = {node: of for node in inputs if (of := _sizes_of(node)) is not None}
+    with graph.inserting_before(next(node for node in graph.nodes if node.op not in ("placeholder", "get_attr"))):
+        graph.create_node("call_module", SIZES, tuple(sizes))
+    return Sizes(list(sizes.values()))
+
+
+def _sizes_of(node: Node) -> tuple[int | None, ...] | None:
+    """The sizes an input must have, with None for those left open; None for what is no tensor."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        return None
+    return tuple(size if isinstance(size, int) else _settled(size) for size in value.shape)
+
+
+def _settled(size: torch.SymInt) -> int | None:
+    """The number that the model's code has made of a size left open, if any."""
+    expression = size.node.shape_env.replace(size.node.expr)
+    return int(expression) if expression.is_Integer else None
 
 
 def can_train(graph: GraphModule) -> bool:

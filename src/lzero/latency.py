@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lzero.arguments import whole
+from lzero.errors import ArgumentError
 from lzero.structure.capture import Inputs, as_tuple
-from lzero.tensors import duplicate, tensor_leaves
+from lzero.tensors import check_module, duplicate, tensor_leaves
 from lzero.traceless import keeping_noise, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import nn
 
@@ -29,7 +31,7 @@ def latency(models: Mapping[str, nn.Module], inputs: Inputs, repeats: int = 25) 
     >>> list(seconds)
     ['large', 'small']
     """
-    positional = as_tuple(inputs)
+    positional = _checked(models, inputs)
     with ExitStack() as stack:
         for model in models.values():
             stack.enter_context(running(model))
@@ -50,10 +52,22 @@ def step_latency(
     >>> list(seconds)
     ['large', 'small']
     """
-    positional = as_tuple(inputs)
+    positional = _checked(models, inputs)
     copies = {name: duplicate(model, model).train() for name, model in models.items()}
     forwards = {name: _in_precision(copy, precision) for name, copy in copies.items()}
-    return median_seconds({name: partial(step, forwards[name], copies[name], positional) for name in models}, repeats)
+    cases = {name: partial(step, forwards[name], copies[name], positional) for name in models}
+    with keeping_noise():
+        return median_seconds(cases, repeats)
+
+
+def _checked(models: Mapping[str, nn.Module], inputs: Inputs) -> tuple[Any, ...]:
+    """The positional inputs of models that are there by name."""
+    if not isinstance(models, Mapping):
+        expected = "models by name, as {'dense': model}"
+        raise ArgumentError.about("models", expected=expected, got=type(models).__name__)
+    for name, model in models.items():
+        check_module(f"models[{name!r}]", model)
+    return as_tuple(inputs)
 
 
 def _in_precision(model: nn.Module, precision: torch.dtype | None) -> Callable[..., Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -15,7 +17,8 @@ class IndexedLinear(nn.Linear):
     torch.Size([7, 3])
     """
 
-    index: Tensor
+    if TYPE_CHECKING:  # TorchScript would look for the type where it is not
+        index: Tensor
 
     @classmethod
     def over(cls, linear: nn.Linear, index: Tensor) -> IndexedLinear:

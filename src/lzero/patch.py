@@ -1,13 +1,14 @@
-"""Sizes that a model's Python code keeps in attributes, found by the operations that use them."""
+"""Sizes that a model's Python code keeps for itself, found by the operations that use them."""
 
 from __future__ import annotations
 
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
 from lzero.attention import SlimAttention
+from lzero.sizes import set_size, sizes_of
 from lzero.structure.capture import module_path, module_paths
 from lzero.structure.op import Value
 from lzero.structure.rewrite import rewritten
@@ -21,61 +22,96 @@ if TYPE_CHECKING:
     from lzero.structure.analysis import Analysis
     from lzero.structure.rewrite import Alive
 
-FEW, TRIES = 3, 64  # names of attributes that are tried in all combinations, but not more often than this
-Change = tuple[nn.Module, str, int, int]  # module, attribute, old value, new value
+FEW, TRIES = 3, 64  # names of places that are tried in all combinations, but not more often than this
 
 
-def patch_attributes(small: nn.Module, analysis: Analysis, alive: Alive, works: Callable[[], bool]) -> bool:
-    """Set as few whole-number attributes as make the model work; False, and nothing set, where none do.
+class Change(NamedTuple):
+    """Another whole number in a place of a module."""
+
+    module: nn.Module
+    place: str
+    old: int
+    new: int
+
+
+def patch_sizes(small: nn.Module, analysis: Analysis, alive: Alive, works: Callable[[], bool]) -> bool:
+    """Set as few of the whole numbers that modules keep as make the model work; False, and none set, where none do.
 
     A module whose forward views 96 numbers where now 72 are left, and which has an attribute of 96, may get 72 there.
-    Attributes of one name are set together; `works` verifies the outputs. Where 8 is the number of heads and their
-    depth, and 5 heads are left, 8 may become 5; this is tried next. Code that asserts the width of what it is given
-    writes it down nowhere: last, attributes that have the old width of something that comes in are set as well.
+    Those in places of one name are set together; `works` verifies the outputs. Where 8 is the number of heads and
+    their depth, and 5 heads are left, 8 may become 5; this is tried next. Code that asserts the width of what it is
+    given writes it down nowhere: last, those that have the old width of something that comes in are set as well.
     """
-    sure, possible = (changed_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
+    sure, possible = (written_sizes(analysis, alive, is_sure=is_sure) for is_sure in (True, False))
     if _patch_few(small, sure, works) or (possible != sure and _patch_few(small, possible, works)):
         return True
     entering = _sizes(entering_dims(analysis), alive, is_sure=True)
     every = {path: entering.get(path, {}) | possible.get(path, {}) for path in entering | possible}
     # There may be many names: all of them are tried first.
-    return every != possible and (_patch(_candidates(small, every), works) or _patch_few(small, every, works))
+    return every != possible and (
+        _patch_all(_by_name(_candidates(small, every)), works) or _patch_few(small, every, works)
+    )
 
 
 def _patch_few(small: nn.Module, sizes: dict[str, dict[int, int]], works: Callable[[], bool]) -> bool:
-    """Set attributes of one, two or three names, or of all."""
-    by_name: dict[str, list[Change]] = {}
-    for change in _candidates(small, sizes):
-        by_name.setdefault(change[1], []).append(change)
+    """Set places of one, two or three names, or of all: attributes, and then also what is inside of attributes."""
+    every = _candidates(small, sizes)
+    own = [change for change in every if "." not in change.place]
+    return _patch_some(own, works) or (len(own) < len(every) and _patch_some(every, works))
+
+
+def _patch_some(changes: list[Change], works: Callable[[], bool]) -> bool:
+    by_name = _by_name(changes)
     few = range(1, min(FEW, len(by_name)) + 1)
-    choices = list(islice((names for count in few for names in combinations(by_name, count)), TRIES))
-    if len(by_name) > FEW:
-        choices.append(tuple(by_name))
-    return any(_patch([change for name in names for change in by_name[name]], works) for names in choices)
+    choices = islice((names for count in few for names in combinations(by_name, count)), TRIES)
+    if any(_patch([change for name in names for change in by_name[name]], works) for names in choices):
+        return True
+    return len(by_name) > FEW and _patch_all(by_name, works)
+
+
+def _patch_all(by_name: dict[str, list[Change]], works: Callable[[], bool]) -> bool:
+    """Set all that may be set; then what works without being set is as it was: it only happened to be as large."""
+    if not by_name or not _patch([change for changes in by_name.values() for change in changes], works):
+        return False
+    for changes in by_name.values():
+        back = [Change(each.module, each.place, each.new, each.old) for each in changes]
+        _patch(back, works)
+    return True
+
+
+def _by_name(changes: list[Change]) -> dict[str, list[Change]]:
+    by_name: dict[str, list[Change]] = {}
+    for change in changes:
+        by_name.setdefault(change.place, []).append(change)
+    return by_name
 
 
 def _patch(changes: list[Change], works: Callable[[], bool]) -> bool:
-    for module, name, _, new in changes:
-        setattr(module, name, new)
+    for change in changes:
+        set_size(change.module, change.place, change.new)
     if works():
         return True
-    for module, name, old, _ in changes:
-        setattr(module, name, old)
+    for change in changes:
+        set_size(change.module, change.place, change.old)
     return False
 
 
 def _candidates(small: nn.Module, sizes: dict[str, dict[int, int]]) -> list[Change]:
-    found = []
-    for path, module in small.named_modules():
-        is_layer = type(module).__module__.startswith("torch.nn.") or isinstance(module, SlimAttention)
-        changed = {} if is_layer else sizes.get(path, {})
-        for name, value in vars(module).items():
-            if type(value) is int and value in changed:
-                found.append((module, name, value, changed[value]))
-    return found
+    return [
+        Change(module, place, old, sizes[path][old])
+        for path, module in small.named_modules()
+        if path in sizes and not _follows_its_weights(module)
+        for place, old in sizes_of(module).items()
+        if old in sizes[path]
+    ]
 
 
-def changed_sizes(analysis: Analysis, alive: Alive, *, is_sure: bool) -> dict[str, dict[int, int]]:
+def _follows_its_weights(module: nn.Module) -> bool:
+    is_layer = type(module).__module__.startswith("torch.nn.") and not isinstance(module, nn.Unflatten)
+    return is_layer or isinstance(module, SlimAttention)
+
+
+def written_sizes(analysis: Analysis, alive: Alive, *, is_sure: bool) -> dict[str, dict[int, int]]:
     """For each module path: old size → new size of the dimensions its operations write down, where they agree.
 
     If it need not be sure, dimensions that keep their size may have the old one too.

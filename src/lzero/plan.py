@@ -25,11 +25,11 @@ class Plan:
 
         def read_by(group: GateGroup) -> str:
             if group.site is None:
-                return group.columns.tensor if group.columns else "itself"
+                return ", ".join(where.tensor for where in group.columns) or "itself"
             return ", ".join(dict.fromkeys(where.tensor for where in group.site.consumers))
 
         removable = tuple((group.name, group.size, read_by(group)) for group in groups)
-        gated = {group.columns for group in groups if group.columns}  # fixed as units, but not for each reader
+        gated = {where for group in groups for where in group.columns}  # fixed as units, but not for each reader
         fixed = [each for each in structure.pinned if not each.consumers or not gated.issuperset(each.consumers)]
         return cls(removable, tuple((each.name, each.size, each.reason) for each in fixed))
 

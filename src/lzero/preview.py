@@ -41,8 +41,8 @@ def preview(
     low, high = SPREADS
     with torch.no_grad():
         for group in trial.groups:
-            spread = low + (high - low) * torch.rand((), generator=generator)
-            drawn = OPEN + spread * torch.randn(group.size, generator=generator)
+            spread = low + (high - low) * torch.rand((), generator=generator, device="cpu")
+            drawn = OPEN + spread * torch.randn(group.size, generator=generator, device="cpu")
             trial.log_alpha[group.span] = drawn.to(trial.log_alpha.device)
     project(trial.model, target, cost, round_to=round_to)
     return compact(trial.model, round_to=round_to)

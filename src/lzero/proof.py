@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_map
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.errors import described
+from lzero.sizes import copy_sizes
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate
 from lzero.verify import TOLERANCE, outputs_of, verify
@@ -134,7 +135,7 @@ def _awake_gates(sparsifier: Sparsifier, decision: Decision) -> Tensor:
     gates = decision.gates.clone()
     for group in sparsifier.groups:
         if group.site is not None:
-            stays = torch.as_tensor(decision.units[sparsifier.structure.span(group.site)])
+            stays = torch.from_numpy(decision.units[sparsifier.structure.span(group.site)])
             opened = torch.where(gates[group.span] == 0, 1.0, gates[group.span])
             gates[group.span] = torch.where(stays, opened, 0.0)
     return gates
@@ -149,7 +150,7 @@ def _awake_input(x: Any, generator: torch.Generator, *, is_double: bool) -> Any:
 
 
 def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tensor:
-    return (scale * torch.randn(like.shape, generator=generator)).to(like)
+    return (scale * torch.randn(like.shape, generator=generator, device="cpu")).to(like)
 
 
 def _outputs_in_mode(
@@ -180,6 +181,18 @@ def _are_close(some: list[Tensor], others: list[Tensor]) -> bool:
     )
 
 
+def incomparable(model: nn.Module, inputs: tuple[Any, ...]) -> str | None:
+    """Why the outputs of a model say nothing about a cut of it; None where they do, or where it does not run."""
+    some, others = (_outputs_in_mode(model, inputs, training=False, seed=seed) for seed in (0, 1))
+    if some is None or others is None:
+        return None
+    if not any(output.isfinite().any() for output in some):
+        return "its outputs hold no numbers; look for weights that are none"
+    if not _are_close(some, others):
+        return "its outputs are others each time; draw no noise over units in evaluation"
+    return None
+
+
 def plain_copy(sparsifier: Sparsifier) -> nn.Module:
     """A copy of the gated model without gates, in the mode the model is in."""
     return duplicate(sparsifier, sparsifier.model).remove()
@@ -204,22 +217,3 @@ def folded_copy(sparsifier: Sparsifier, decision: Decision) -> nn.Module:
     other = duplicate(sparsifier, sparsifier.model)
     fold(other, decision.gates)
     return other.remove()
-
-
-def changed_attributes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:
-    """Whole-number attributes that differ, by module path: widths, groups, and what the model's own code keeps."""
-    modules = dict(dense.named_modules())
-    changed: dict[str, dict[str, int]] = {}
-    for path, module in small.named_modules():
-        before = vars(modules[path])
-        after = {name: value for name, value in vars(module).items() if type(value) is int}
-        different = {name: value for name, value in after.items() if before.get(name) != value}
-        if different:
-            changed[path] = different
-    return changed
-
-
-def copy_sizes(source: nn.Module, target: nn.Module) -> None:
-    """Give a model the whole-number attributes of another one of the same make."""
-    for path, values in changed_attributes(target, source).items():
-        vars(target.get_submodule(path)).update(values)

@@ -30,16 +30,15 @@ class Search:
 
     def __init__(self, sparsifier: Sparsifier, budgets: Sequence[Budget], round_to: int, columns: bool) -> None:
         self.sparsifier, self.round_to, self.columns = sparsifier, whole("round_to", round_to), columns
-        law, estimator = sparsifier.law, sparsifier.bank.estimator
-        self.estimate = law.estimate(estimator).cpu()
+        self.estimate = sparsifier.estimate().cpu()
         self.start, self.is_open = self.estimate > 0, self.estimate > 0
-        self.may_open = ~self.start & (law.prob_active.double().cpu() >= BORDERLINE)
+        self.may_open = ~self.start & (sparsifier.law.prob_active.double().cpu() >= BORDERLINE)
         self.mass = self._mass()
         self._closed_at, self._opened_at = self._ends()
         costs = dict.fromkeys(budget.cost for budget in budgets)
         self.budgets = [budget for cost in costs for budget in budgets if budget.cost == cost]
         self.meters = [Meter(sparsifier, cost, [b.groups for b in self.budgets if b.cost == cost]) for cost in costs]
-        self.limits = torch.tensor([budget.share for budget in self.budgets], dtype=torch.float64)
+        self.limits = torch.tensor([budget.share for budget in self.budgets], dtype=torch.float64, device="cpu")
 
     def _ends(self) -> tuple[Tensor, Tensor]:
         """Log α of each gate once it has been closed, and once it has been opened, where it may be."""

@@ -19,7 +19,7 @@ from lzero.structure.frozen import Extent, Structure
 from lzero.structure.sites import Slice
 from lzero.structure.units import NONE, Ids
 from lzero.surgery import choose_inputs, cut
-from lzero.tensors import full_name
+from lzero.tensors import full_name, held_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,15 +39,15 @@ def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int, *, co
     threshold = number("threshold", threshold, least=0)
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
-        estimate = sparsifier.law.estimate(sparsifier.bank.estimator).cpu()
+        estimate = sparsifier.estimate().cpu()
     still_open = probability[estimate > 0].min().item() if (estimate > 0).any() else 1.0
     if threshold > max(still_open, 0.3):
         expected = "a number from 0 to the probability below which gates are closed at test time"
         raise ArgumentError.about("threshold", expected=expected, got=threshold)
-    stays = torch.ones_like(estimate)
+    stays = torch.where(estimate.isnan(), estimate, 1.0)  # what is no number is refused with the decision
     for group in sparsifier.groups:
-        if group.site is not None or (group.columns is not None and columns):
-            stays[group.span] = (probability[group.span] >= threshold).to(stays.dtype)
+        if group.site is not None or (group.columns and columns):
+            stays[group.span] = torch.where(probability[group.span] < threshold, 0.0, stays[group.span])
     decision = decide_from(sparsifier, stays, round_to)
     read = read_units(sparsifier.structure, decision.units, decision.columns)
     return Decision(decision.units, _with_unread(sparsifier, decision, ~read) if columns else {}, estimate)
@@ -88,14 +88,14 @@ def cut_in_place(sparsifier: Sparsifier, decision: Decision, gates: Mask, optimi
     """Cut every parameter with its gradient and optimizer state, every buffer, and the gates themselves."""
     structure, done, buffers = sparsifier.structure, set[int](), dict[int, Tensor]()
     for path, module in sparsifier.model.named_modules():
-        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        for place, name, tensor in held_by(module):
             first = structure.aliases.get(full_name(path, name))
             if first not in structure.tensors:
                 continue
             if not isinstance(tensor, nn.Parameter):  # a new tensor, for all modules that share the old one
                 if id(tensor) not in buffers:
                     buffers[id(tensor)] = cut(tensor, structure, decision, first)
-                module._buffers[name] = buffers[id(tensor)]
+                place[name] = buffers[id(tensor)]
             elif id(tensor) not in done:
                 done.add(id(tensor))
                 _cut_parameter(tensor, lambda t, first=first: cut(t, structure, decision, first), optimizers)
@@ -109,7 +109,8 @@ def _cut_parameter(parameter: nn.Parameter, smaller: Any, optimizers: Sequence[O
     old, data, gradient = parameter.shape, parameter.data, parameter.grad
     parameter.grad = None
     # Another type in between makes autograd forget the old shape, which a loss that is still held would keep alive.
-    parameter.data = torch.empty(0, dtype=torch.float64 if data.dtype != torch.float64 else torch.float32)
+    other = torch.float64 if data.dtype != torch.float64 else torch.float32
+    parameter.data = torch.empty(0, dtype=other, device="cpu")
     parameter.data = smaller(data)
     parameter.grad = None if gradient is None else smaller(gradient)
     for optimizer in optimizers:
@@ -126,8 +127,8 @@ def gates_kept(sparsifier: Sparsifier, decision: Decision) -> Mask:
     for group in sparsifier.groups:
         if group.site is not None:
             masks.append(decision.units[structure.span(group.site)])
-        elif group.columns is not None:
-            masks.append(decision.kept(structure, group.columns))
+        elif group.columns:
+            masks.append(decision.kept(structure, group.columns[0]))
         else:
             assert group.elements is not None  # noqa: S101 (the third kind)
             kept = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,15 +14,15 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils._pytree import tree_map
 
-from lzero.arguments import whole
+from lzero.arguments import number, whole
 from lzero.attachment import Attachment
 from lzero.bank import LOG_ALPHA, Bank
 from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
-from lzero.proof import copy_sizes
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
+from lzero.sizes import copy_sizes
 from lzero.tensors import check_module, outside_inference_mode, with_numbers
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lzero.structure.units import Ids
 
 OTHERS = "these gates have been removed, and the model has others: use what lzero.sparsify returned last"
+AnyT = TypeVar("AnyT")
 UNWRAPPED = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
 
 
@@ -94,6 +95,10 @@ class Sparsifier:
         """The law of all gates as log α stands now."""
         return self.bank.law(self.log_alpha)
 
+    def estimate(self) -> Tensor:
+        """The gates of the test-time network, by the estimator that the model was sparsified with."""
+        return self.law.estimate(self.bank.estimator)
+
     @property
     def example_inputs(self) -> tuple[Any, ...]:
         """The inputs the model was captured with, where the model is now, in the precision it has now."""
@@ -145,6 +150,9 @@ class Sparsifier:
         """
         if gate_lr is None:
             gate_lr = 0.05 if steps is None else min(0.1, max(0.02, 50 / whole("steps", steps, of="optimizer steps")))
+        for name, rate in {"lr": lr, "gate_lr": gate_lr, "weight_decay": weight_decay}.items():
+            if rate is not None and not isinstance(rate, Tensor):  # as a captured step wants its rate
+                number(name, rate, least=0)
         weights = [p for name, p in self.model.named_parameters() if name != LOG_ALPHA]
         decay = {} if weight_decay is None else {"weight_decay": weight_decay}
         return [
@@ -235,7 +243,8 @@ class Sparsifier:
         >>> sparsifier.shrink(), model[0].out_features
         (5, 3)
         """
-        optimizers = [optimizer] if isinstance(optimizer, Optimizer) else list(optimizer)
+        optimizers = _all_of(Optimizer, "optimizer", optimizer, "an optimizer, or several in a list; averages=[…] too")
+        averages = _all_of(nn.Module, "averages", averages, "averaged copies of the model in a list")
         if self._attached is not None and self._attached.optimizer not in optimizers:
             optimizers.append(self._attached.optimizer)
         check_optimizers(self.model, optimizers)
@@ -256,9 +265,10 @@ class Sparsifier:
 
     def _removed(self, decision: Decision) -> int:
         """How many units, and single columns of units that stay, a decision removes."""
-        tables = {where: self.structure.tensors[where.tensor][where.dim] for where in decision.columns}
-        columns = [decision.positions(tables[where]) & ~mask for where, mask in decision.columns.items()]
-        return int((~decision.units).sum() + sum(mask.sum() for mask in columns))
+        columns = [group.columns[0] for group in self.groups if group.columns and decision.columns]
+        tables = {where: self.structure.tensors[where.tensor][where.dim] for where in columns}
+        gone = [decision.positions(tables[where]) & ~decision.columns[where] for where in columns]
+        return int((~decision.units).sum() + sum(mask.sum() for mask in gone))
 
     def _same(self, average: nn.Module) -> Sparsifier:
         """The sparsifier of an averaged copy, which must have been cut like this model so far."""
@@ -279,7 +289,7 @@ class Sparsifier:
         structure, kept = cut_structure(self.structure, decision), gates_kept(self, decision)
         groups = cut_groups(self.groups, kept, structure)
         cut_in_place(self, decision, kept, optimizers)
-        self.l0_weights = self.l0_weights[torch.as_tensor(kept)]
+        self.l0_weights = self.l0_weights[torch.from_numpy(kept)]
         self.structure, self.groups = structure, tuple(groups)
         self.costs = Costs(self)
         self._handles = gate_modules(self)
@@ -303,9 +313,25 @@ class Sparsifier:
         return self.model
 
 
+def _all_of(kind: type[AnyT], argument: str, given: AnyT | Sequence[AnyT], expected: str) -> list[AnyT]:
+    """One, or several, of a kind."""
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    for each in several:
+        if not isinstance(each, kind):
+            raise ArgumentError.about(argument, expected=expected, got=type(each).__name__)
+    return several  # type: ignore[return-value]
+
+
 def has_gates(model: nn.Module) -> bool:
     """Whether a model, or a part of it, such as what DDP wraps, has gates."""
     return any("_lzero_sparsifier" in part.__dict__ for part in model.modules())
+
+
+def check_sparsifier(value: object) -> None:
+    """Refuse what `sparsify` has not returned."""
+    if not isinstance(value, Sparsifier):
+        expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
+        raise ArgumentError.about("sparsifier", expected=expected, got=type(value).__name__, advice=advice)
 
 
 def check_plain(model: nn.Module, advice: str = "compact it first") -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -92,7 +93,8 @@ def sparsify(
         pinned += [Pinned(s.name, s.size, LEFT_OUT, s.consumers) for s in sites if s.name not in chosen]
         structure = freeze(analysis, kept, pinned)
         wanted = {weight for name, weight in columns.items() if name in chosen}
-        groups = [*unit_groups(kept), *column_groups(structure, pinned, wanted, structure.num_units)]
+        columns_of = column_groups(structure, pinned, wanted, structure.num_units, analysis.labels_of)
+        groups = [*unit_groups(kept), *columns_of]
     if not groups:
         advice = PLAIN_FIRST if any(map(is_parametrized, model.modules())) else ""
         raise LzeroError(f"nothing in {type(model).__name__} can be removed:\n{Plan.of(structure, groups)}{advice}")
@@ -114,6 +116,11 @@ def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
         advice = "gate the model itself, then compile it: torch.compile(model)"
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
     check_copyable(model)
+    lazy = [path for path, module in model.named_modules() for p in module._parameters.values() if is_lazy(p)]
+    if lazy:
+        advice = "call the model once on example inputs first"
+        expected, got = "layers that know their sizes", f"{', '.join(dict.fromkeys(lazy))} without"
+        raise ArgumentError.about("model", expected=expected, got=got, advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
 
@@ -158,7 +165,7 @@ def _initial(groups: list[GateGroup], keep_rate: float | Mapping[str, float], ba
 
     def start(group: GateGroup) -> Tensor:
         rate, size = rates.get(group.name, DEFAULT_KEEP_RATE), group.size
-        gate = Gate(size, keep_rate=rate, beta=bank.beta, gamma=bank.gamma, zeta=bank.zeta, estimator=bank.estimator)
-        return gate.log_alpha.detach()
+        law = {"beta": bank.beta, "gamma": bank.gamma, "zeta": bank.zeta}
+        return Gate(size, keep_rate=rate, **law, estimator=bank.estimator, device="cpu").log_alpha.detach()
 
     return torch.cat([start(group) for group in groups])

@@ -22,8 +22,9 @@ from lzero.cutting import PLAN, plan_of
 from lzero.errors import FileError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
+from lzero.sizes import set_size, sizes_of
 from lzero.sparsifier import check_plain
-from lzero.tensors import check_module, full_name, saved_tensors
+from lzero.tensors import check_module, full_name, held_by, saved_tensors
 
 VERSION = 1
 KEY = "lzero"
@@ -76,7 +77,8 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
     """Cut a freshly made dense model by a plan, in place, and fill it; the path is for errors."""
     _check_architecture(model, plan, tensors, path)
     for module_path, values in plan["attributes"].items():
-        vars(model.get_submodule(module_path)).update(values)
+        for place, size in values.items():
+            set_size(model.get_submodule(module_path), place, size)
     for name, index in _indices(model, tensors).items():
         linear = model.get_submodule(name)
         assert isinstance(linear, nn.Linear)  # noqa: S101 (checked with the architecture)
@@ -144,10 +146,11 @@ def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[st
     for module_path, values in plan["attributes"].items():
         if module_path not in modules:
             raise FileError(f"{path}: made from another architecture: there is no {module_path} in this model")
-        known = vars(modules[module_path])
-        for name, value in values.items():
-            if type(known.get(name)) is not int or type(value) is not int:
-                raise FileError(f"{path}: made from another architecture: {module_path}.{name} is no whole number here")
+        known = sizes_of(modules[module_path])
+        for place, size in values.items():
+            if place not in known or type(size) is not int:
+                where = full_name(module_path, place)
+                raise FileError(f"{path}: made from another architecture: {where} is no whole number here")
 
 
 def _indices(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -161,10 +164,10 @@ def _fill(model: nn.Module, tensors: dict[str, Tensor]) -> None:
     """Put the file's tensors in; a tensor that is shared in the model stays shared."""
     made: dict[int, Any] = {}
     for path, module in model.named_modules():
-        for name, old in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        for place, name, old in held_by(module):
             full = full_name(path, name)
             if id(old) not in made and full in tensors:
                 new = tensors[full] if old.is_meta else tensors[full].to(old.device)
                 made[id(old)] = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
             if id(old) in made:
-                (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[id(old)]
+                place[name] = made[id(old)]

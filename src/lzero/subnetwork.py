@@ -10,7 +10,7 @@ from lzero.arguments import whole
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import median_seconds, step
-from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.sparsifier import Sparsifier, check_sparsifier, sparsifier_of
 from lzero.swapping import replaced
 from lzero.traceless import keeping_noise, keeping_state
 from lzero.trial import check_divisible, proven_layout
@@ -46,6 +46,7 @@ class Subnetwork:
     def __init__(
         self, sparsifier: Sparsifier, wrapped: Callable[..., Any] | None = None, *, round_to: int = ROUND_TO
     ) -> None:
+        check_sparsifier(sparsifier)
         self.sparsifier, self.round_to = sparsifier, whole("round_to", round_to)
         self._wrapped = sparsifier_of(sparsifier.model).model if wrapped is None else wrapped
         check_divisible(sparsifier, self._wrapped)

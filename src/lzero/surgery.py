@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lzero.attention import make_slim
 from lzero.layers import IndexedLinear
 from lzero.structure.sites import Slice
-from lzero.tensors import full_name
+from lzero.tensors import full_name, held_by, laid_out_as
 
 if TYPE_CHECKING:
     from lzero.decision import Decision
@@ -30,19 +30,21 @@ SIZES = (  # the attributes that `adapt` sets
 
 def cut(tensor: Tensor, structure: Structure, decision: Decision, name: str) -> Tensor:
     """A parameter or buffer without what is removed."""
+    part = tensor
     for k in range(tensor.dim()):
         mask = decision.kept(structure, Slice(name, k))
         if not mask.all():
-            tensor = tensor.index_select(k, torch.as_tensor(np.flatnonzero(mask), device=tensor.device))
-    return tensor
+            part = part.index_select(k, torch.as_tensor(np.flatnonzero(mask), device=tensor.device))
+    return laid_out_as(tensor, part)
 
 
 def cut_model(model: nn.Module, structure: Structure, decision: Decision) -> None:
     """Replace, in a plain model, every tensor by its part that stays; shared parameters stay shared."""
     made: dict[str, Any] = {}
     for path, module in model.named_modules():
-        before = {name: tensor.shape for name, tensor in _own(module)}
-        for name, old in _own(module):
+        own = held_by(module)
+        before = {name: tensor.shape for _, name, tensor in own}
+        for place, name, old in own:
             full = full_name(path, name)
             first = structure.aliases.get(full, full)
             if first not in structure.tensors:
@@ -51,7 +53,7 @@ def cut_model(model: nn.Module, structure: Structure, decision: Decision) -> Non
                 new = cut(old.detach(), structure, decision, first)
                 is_parameter = isinstance(old, nn.Parameter)
                 made[first] = nn.Parameter(new, requires_grad=old.requires_grad) if is_parameter else new
-            (module._parameters if isinstance(old, nn.Parameter) else module._buffers)[name] = made[first]
+            place[name] = made[first]
         adapt(module, before)
         if path in structure.norms:
             _count_channels(module, int(decision.positions(structure.norms[path]).sum()))
@@ -66,10 +68,6 @@ def _count_channels(norm: nn.Module, channels: int) -> None:
         norm.num_channels = channels
     elif isinstance(norm, PER_CHANNEL):
         norm.num_features = channels
-
-
-def _own(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
 
 
 def adapt(module: nn.Module, before: dict[str, torch.Size]) -> None:

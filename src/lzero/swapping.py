@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from lzero.attach import base_of, set_base
 from lzero.attention import SlimAttention
 from lzero.layers import IndexedLinear
+from lzero.sizes import resized
 from lzero.structure.sites import Slice
 from lzero.surgery import SIZES, adapt, chosen_inputs
-from lzero.tensors import full_name
+from lzero.tensors import full_name, held_by, laid_out_as
 from lzero.wiring import gate_tables
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Layout:
 
     def __init__(self, sparsifier: Sparsifier) -> None:
         self.structure = sparsifier.structure
-        self._columns = {group.columns for group in sparsifier.groups if group.columns}
+        self._columns = {where for group in sparsifier.groups for where in group.columns}
         self._makeups: list[tuple[Ids, Slice | None]] = []
         self._known: dict[tuple[tuple[int, ...], bytes, Slice | None], int] = {}
         self._modules = self._found(sparsifier.model)
@@ -94,11 +95,10 @@ class Layout:
         found = []
         for path, module in model.named_modules():
             tensors = []
-            for held, is_buffer in ((module._parameters, False), (module._buffers, True)):
-                for name in held:
-                    first = self.structure.aliases.get(full_name(path, name), "")
-                    dims = tuple(self._sliced_dims(first))
-                    tensors += [Sliced(held, name, dims, is_buffer)] if dims else []
+            for place, name, _ in held_by(module):
+                first = self.structure.aliases.get(full_name(path, name), "")
+                dims = tuple(self._sliced_dims(first))
+                tensors += [Sliced(place, name, dims, place is module._buffers)] if dims else []
             found += [(module, tensors)] if tensors else []
         return found
 
@@ -124,9 +124,9 @@ class Layout:
         places = ((where, where.tensor.rpartition(".")[0]) for where in self._columns)
         return [(model.get_submodule(path), where) for where, path in places]
 
-    def add_size(self, module: nn.Module, attribute: str, table: Ids) -> None:
-        """An attribute that the model's own code sizes its operations by, and the units it counts."""
-        self._sizes.append((module, attribute, self.number(table)))
+    def add_size(self, module: nn.Module, place: str, table: Ids) -> None:
+        """Where the model's own code keeps a size of its operations, and the units it counts."""
+        self._sizes.append((module, place, self.number(table)))
 
     def _indices(self, decision: Decision, device: torch.device) -> Indices:
         """The positions of each make-up that stay."""
@@ -147,9 +147,9 @@ class Layout:
         with ExitStack() as undo:
             for module, tensors in self._modules:
                 _swap(module, tensors, indices, made, undo)
-            for module, attribute, makeup in self._sizes:
+            for module, place, makeup in self._sizes:
                 if (index := indices[makeup]) is not None:
-                    undo.enter_context(replaced(vars(module), attribute, len(index)))
+                    undo.enter_context(replaced(vars(module), *resized(module, place, len(index))))
             for attention in self._attentions:
                 undo.callback(set_base, attention, nn.MultiheadAttention)
                 set_base(attention, SlimAttention)
@@ -176,12 +176,6 @@ def _reading(index: Tensor, forward: Callable[[Tensor], Tensor], input: Tensor) 
     return forward(input.index_select(-1, index))
 
 
-def _laid_out_as(raw: Tensor, part: Tensor) -> Tensor:
-    """Channels last where the whole tensor has them so: a convolution passes on the layout of its weights."""
-    is_last = raw.dim() == 4 and raw.is_contiguous(memory_format=torch.channels_last) and not raw.is_contiguous()
-    return part.contiguous(memory_format=torch.channels_last) if is_last else part
-
-
 def _swap(module: nn.Module, tensors: list[Sliced], indices: Indices, made: dict[int, Tensor], undo: ExitStack) -> None:
     """Let a module hold slices, with the attributes that go with them; tensors that were shared stay shared."""
     before = {tensor.name: tensor.held[tensor.name].shape for tensor in tensors}
@@ -193,7 +187,7 @@ def _swap(module: nn.Module, tensors: list[Sliced], indices: Indices, made: dict
             part = raw
             for dim, index in chosen:
                 part = part.index_select(dim, index)
-            made[id(raw)] = _laid_out_as(raw, part)
+            made[id(raw)] = laid_out_as(raw, part)
         undo.callback(tensor.put_back, raw, chosen)
         tensor.held[tensor.name] = made[id(raw)]
     undo.callback(vars(module).update, {name: vars(module)[name] for name in SIZES if name in vars(module)})

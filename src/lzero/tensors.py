@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import reduce
 from operator import mul
 from types import FunctionType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,18 @@ def at_least_single(moved: Tensor, before: Tensor) -> Tensor:
     return before.to(moved.device, torch.float32) if is_half else moved
 
 
+def held_by(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
+    """A module's own parameters and buffers, under each of their names, with the dictionary that holds them."""
+    places: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
+    return [(place, name, tensor) for place in places for name, tensor in place.items() if tensor is not None]
+
+
+def laid_out_as(whole: Tensor, part: Tensor) -> Tensor:
+    """Channels last where the whole tensor has them so: a convolution passes on the layout of its weights."""
+    is_last = whole.dim() == 4 and whole.is_contiguous(memory_format=torch.channels_last) and not whole.is_contiguous()
+    return part.contiguous(memory_format=torch.channels_last) if is_last else part
+
+
 def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and the buffers that are saved with them, by name; each that is shared under its first name.
 
@@ -37,7 +49,7 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
     """
     first: dict[int, tuple[str, Tensor]] = {}
     for path, module in model.named_modules():
-        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        for _, name, tensor in held_by(module):
             if name not in module._non_persistent_buffers_set:
                 first.setdefault(id(tensor), (full_name(path, name), tensor.detach()))
     return dict(first.values())
@@ -46,8 +58,8 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
 def with_numbers(x: Tensor, generator: torch.Generator) -> Tensor:
     """A tensor of this shape that has memory: noise, or zeros where there are no fractions."""
     if not x.is_floating_point():
-        return torch.zeros(x.shape, dtype=x.dtype)
-    return torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x.dtype)
+        return torch.zeros(x.shape, dtype=x.dtype, device="cpu")
+    return torch.randn(x.shape, generator=generator, dtype=torch.float32, device="cpu").to(x.dtype)
 
 
 @contextmanager

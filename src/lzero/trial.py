@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from lzero.errors import LzeroError, UnsupportedError
 from lzero.gating import INNER
 from lzero.graph import alive_in, units_in
 from lzero.patch import entering_dims, written_dims
-from lzero.proof import changed_attributes, plain_copy
+from lzero.proof import plain_copy
+from lzero.sizes import changed_sizes, sizes_of
 from lzero.structure.analysis import analyse
 from lzero.structure.units import NONE
 from lzero.surgery import PER_CHANNEL
@@ -26,7 +28,7 @@ from lzero.tensors import duplicate
 from lzero.traceless import keeping_noise, same_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from lzero.decision import Decision
     from lzero.gating import GateGroup
@@ -62,9 +64,18 @@ class Obstacle:
     why: str
 
     def __str__(self) -> str:
-        exclude = json.dumps([INNER, *self.names])
-        advice = f"let sizes follow from tensors there, or leave them out by exclude = {exclude}"
-        return f"removing some of the units of {', '.join(self.names)} fails: {self.why}; {advice}"
+        exclude = f"exclude = {json.dumps(self.left_out)}"
+        return f"{self.told}; let sizes follow from tensors there, or leave them out by {exclude}"
+
+    @property
+    def told(self) -> str:
+        """What fails, and how."""
+        return f"removing some of the units of {', '.join(self.names)} fails: {self.why}"
+
+    @property
+    def left_out(self) -> list[str]:
+        """The globs to exclude, with that which is excluded by default."""
+        return [INNER, *(name for name in self.names if not fnmatchcase(name, INNER))]
 
 
 def find_obstacle(sparsifier: Sparsifier) -> Obstacle | None:
@@ -72,9 +83,25 @@ def find_obstacle(sparsifier: Sparsifier) -> Obstacle | None:
     for tilt in TILTS:
         why = _why_not_cut(_partly_closed(sparsifier, tilt=tilt))
         if why is not None:
-            alone = [g for g in sparsifier.groups if _why_not_cut(_partly_closed(sparsifier, g, tilt=tilt)) is not None]
-            return Obstacle(tuple(group.name for group in alone or sparsifier.groups), why)
+            groups = _fewest(sparsifier, tilt)
+            return Obstacle(tuple(group.name for group in groups), why)
     return None
+
+
+def _fewest(sparsifier: Sparsifier, tilt: float) -> list[GateGroup]:
+    """Groups each of which fails alone; where none does, as few as fail together."""
+
+    def fails(groups: Sequence[GateGroup]) -> bool:
+        return _why_not_cut(_partly_closed(sparsifier, groups, tilt=tilt)) is not None
+
+    alone = [group for group in sparsifier.groups if fails([group])]
+    if alone:
+        return alone
+    together = list(sparsifier.groups)
+    for group in sparsifier.groups:
+        others = [each for each in together if each is not group]
+        together = others if fails(others) else together
+    return together
 
 
 def check_cuttable(sparsifier: Sparsifier) -> None:
@@ -116,7 +143,7 @@ def _gated_parameters(sparsifier: Sparsifier) -> dict[str, list[str]]:
     """The parameters that gates act on, each with the names of these gates."""
     found: dict[str, list[str]] = {}
     for group in sparsifier.groups:
-        consumers = group.site.consumers if group.site else (group.columns,) if group.columns else ()
+        consumers = group.site.consumers if group.site else group.columns
         read = [group.elements] if group.elements else [where.tensor for where in consumers]
         for name in dict.fromkeys(read):
             found.setdefault(name, []).append(group.name)
@@ -147,14 +174,16 @@ def proven_layout(sparsifier: Sparsifier) -> Layout:
             why = str(error).partition(";")[0]
             raise UnsupportedError(f"this model cannot run in parts: {why}; {WAY_OUT}") from error
         with layout.swapped(decision, sparsifier.log_alpha.device):
-            missing = changed_attributes(sparsifier.model, small)
+            missing = changed_sizes(sparsifier.model, small)
         for path, name, units in _counted(trial, decision, missing) if missing else ():
             layout.add_size(sparsifier.model.get_submodule(path), name, units)
     return layout
 
 
-def _partly_closed(sparsifier: Sparsifier, only: GateGroup | None = None, *, tilt: float = TILTS[0]) -> Sparsifier:
-    """A copy in which many of each group's gates, or of one group's, are closed: at random, with a tilt to later ones.
+def _partly_closed(
+    sparsifier: Sparsifier, only: Sequence[GateGroup] | None = None, *, tilt: float = TILTS[0]
+) -> Sparsifier:
+    """A copy in which many of each group's gates, or of some groups', are closed: at random, with a tilt to later ones.
 
     Code that takes the first units or every other one, cuts a width in two, or divides one by another must not come
     through by luck: no two groups that follow one another keep the same share.
@@ -162,10 +191,11 @@ def _partly_closed(sparsifier: Sparsifier, only: GateGroup | None = None, *, til
     trial, generator = duplicate(sparsifier, sparsifier.model), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for group, share in zip(trial.groups, cycle(SHARES), strict=False):
-            order = torch.rand(group.size, generator=generator) + tilt * torch.linspace(0, 1, group.size)
+            order = torch.rand(group.size, generator=generator, device="cpu")
+            order += tilt * torch.linspace(0, 1, group.size, device="cpu")
             closed = order.argsort()[max(1, round(share * group.size)) :].to(trial.log_alpha.device)
             trial.log_alpha[group.span] = 100.0
-            if only is None or group.start == only.start:
+            if only is None or group.start in {each.start for each in only}:
                 trial.log_alpha[group.span][closed] = -100.0
     return trial
 
@@ -180,7 +210,7 @@ def _counted(
     entering = entering_dims(analysis)
     for path, names in attributes.items():
         for name in names:
-            old = vars(trial.model.get_submodule(path))[name]
+            old = sizes_of(trial.model.get_submodule(path))[name]
             if isinstance(trial.model.get_submodule(path), nn.GroupNorm | PER_CHANNEL):
                 channels = trial.structure.norms[path]
                 yield path, name, channels[:: len(channels) // old]  # each of them, or one of each group

@@ -62,7 +62,7 @@ def _factors(sparsifier: Sparsifier) -> dict[str, dict[str, Factor]]:
     elements = [group for group in sparsifier.groups if group.elements]
     bank.sizes = [len(table) for table in tables.values()]
     bank.element_sizes = [group.size for group in elements]
-    index = torch.as_tensor(_stacked(list(tables.values()), sparsifier.num_gates))
+    index = torch.from_numpy(_stacked(list(tables.values()), sparsifier.num_gates))
     bank.index = index if sparsifier.log_alpha.is_meta else index.to(sparsifier.log_alpha.device)
     dims: dict[str, dict[int, int]] = {}
     for number, where in enumerate(tables):
@@ -85,7 +85,7 @@ def _stacked(tables: list[Ids], one: int) -> Ids:
 
 def gate_tables(sparsifier: Sparsifier) -> dict[Slice, Ids]:
     """For each gated dimension the numbers of each position's gates; positions without point past the last gate."""
-    columns = {group.columns: group for group in sparsifier.groups if group.columns}
+    columns = {where: group for group in sparsifier.groups for where in group.columns}
     readers = sparsifier.structure.readers if sparsifier.gates_units else {}
     tables = {}
     for where in dict.fromkeys([*readers, *columns]):

@@ -260,6 +260,25 @@ def test_extra_gradient_trains_a_sum_as_it_does_its_parts(kind):
     torch.testing.assert_close(gates(True), gates(False))
 
 
+def test_extra_gradient_goes_back_where_the_loss_ahead_is_not_to_be_had():
+    sparsifier = gated()
+    optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-3, gate_lr=0.1))
+    objective = Constraint(sparsifier, 0.3, "l0", dual=Ascent(1.0))
+    state, calls = copy.deepcopy(sparsifier.model.state_dict()), []
+
+    def task_loss():
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return sparsifier.model(sparsifier.example_inputs[0]).square().mean()
+
+    with pytest.raises(KeyboardInterrupt):
+        extra_gradient_step(optimizer, objective, task_loss)
+    assert all(torch.equal(state[name], now) for name, now in sparsifier.model.state_dict().items())
+    assert objective.multiplier.item() == 0
+    assert not optimizer.state[sparsifier.log_alpha]
+
+
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
 def test_extra_gradient_trains(kind):
     sparsifier = gated()
@@ -375,7 +394,10 @@ def test_a_budget_of_less_than_a_gate_is_refused():
     """Ten of sixty features are a share; ten gated parameters are not a sixth of one feature's."""
     model = nn.Sequential(nn.Linear(60, 64), nn.ReLU(), nn.Linear(64, 2))
     sparsifier = lzero.sparsify(model, torch.randn(2, 60), include="inputs of *", inputs=True)
-    with pytest.raises(ArgumentError, match=r"at least 64 gated parameters \(1.67% of dense\), .* such as 10 / 60"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"at least 64 gated parameters \(1.67% of dense\), .* of 60 equal units give a share, 10 / 60",
+    ):
         Constraint(sparsifier, 10, "l0")
     project(model, 10 / 60, "l0")
     assert lzero.compact(model)[0].in_features == 10
@@ -449,7 +471,7 @@ def test_a_target_below_what_is_pinned_says_how_much_that_is_and_whose():
     sparsifier = gated("GPT, separate")
     message = (
         r"target: expected at least [\d,]+ parameters \(\d+\.\d+% of dense\), which cannot be removed, got 3; "
-        r"most of it: .*weight [\d,]+"
+        r'3 counts parameters, a share is 0.03 or "3%"; most of it: .*weight [\d,]+'
     )
     with pytest.raises(ArgumentError, match=message):
         Constraint(sparsifier, 3, "params")
@@ -502,3 +524,22 @@ def test_a_training_that_went_back_to_a_checkpoint_forgets_what_was_not_finite(s
         each.load_state_dict(state)
     step()
     assert torch.equal(objective.multiplier, expected)
+
+
+def test_multipliers_wait_for_gates_that_are_frozen():
+    sparsifier = gated()
+    optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-3))
+    objective = Constraint(sparsifier, 0.3, "l0", steps=50)
+    sparsifier.model.requires_grad_(False)
+    for _ in range(60):
+        objective()
+        optimizer.step()
+        objective.step()
+    assert (objective.steps, objective.multiplier.item()) == (0, 0)
+    sparsifier.model.requires_grad_(True)
+    for _ in range(2):
+        objective().backward()
+        optimizer.step()
+        objective.step()
+    assert objective.steps == 2
+    assert objective.multiplier.item() > 0

@@ -124,3 +124,20 @@ def test_bad_input_is_refused(sparsifier, arguments, message):
 def test_a_model_in_place_of_its_sparsifier_is_refused(sparsifier):
     with pytest.raises(ArgumentError, match="pass the sparsifier, not the model"):
         Penalty(sparsifier.model, 1.0)
+
+
+class WideAndDeep(nn.Module):
+    """A layer that reads units beside raw inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.deep, self.out = nn.Linear(5, 7), nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.out(torch.cat([torch.tanh(self.deep(x)), x], -1))
+
+
+def test_weights_that_a_unit_has_counted_are_not_counted_with_its_column():
+    sparsifier = lzero.sparsify(WideAndDeep(), torch.randn(2, 5), units="paper")
+    assert sparsifier.l0_weights.sum() == 5 * 7 + 12 * 3
+    assert lzero.measure(sparsifier.model).l0.dense == 5 * 7 + 12 * 3

@@ -13,7 +13,7 @@ import torch
 import lzero
 from lzero.report.page import write_page, written
 from lzero.report.run import read_run
-from lzero.report.summary import budget
+from lzero.report.summary import budget, fall_of, result
 from tests.report.runs import outcome, row, write_run
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -278,3 +278,11 @@ def test_advice_on_what_fitting_cost_depends_on_whether_gates_were_there(violati
     last["objective"]["groups"]["macs"]["violation"] = violation
     run = read_run(write_run(tmp_path / "run", rows=[row(1), row(2), last], result=result))
     assert advice in budget(run)
+
+
+def test_a_network_that_lost_what_it_had_learnt_is_told(tmp_path):
+    rows = [{**row(epoch), "error": error} for epoch, error in enumerate((0.5, 0.07, 0.91), start=1)]
+    fallen = read_run(write_run(tmp_path / "fallen", rows=rows, result=outcome()))
+    assert "The error rose from 7\N{NO-BREAK SPACE}% after epoch 2 to 91" in fall_of(fallen)
+    assert fall_of(fallen) in result(fallen)
+    assert fall_of(read_run(write_run(tmp_path / "well", rows=[row(1), row(2)], result=outcome()))) == ""

@@ -38,6 +38,13 @@ FOLLOWED = {
     "gated linear units": (nn.GLU(dim=1), 4, 4),
     "unpooled": (unpooled, 8, 8),
     "sampled by a grid": (sampled, 8, 8),
+    "resized": (lambda h: F.interpolate(h, scale_factor=2.0, mode="nearest-exact"), 8, 8),
+    "resized smoothly": (lambda h: F.interpolate(h, (3, 3), mode="bilinear", antialias=True), 8, 8),
+    "differences": (lambda h: h.diff(dim=-1), 8, 8),
+    "its middle first": (lambda h: torch.fft.fftshift(h, dim=(2, 3)), 8, 8),
+    "the largest so far": (lambda h: h.cummax(-1)[0], 8, 8),
+    "the second of each row": (lambda h: h.kthvalue(2, dim=-1, keepdim=True)[0], 8, 8),
+    "the log of a sigmoid": (nn.LogSigmoid(), 8, 8),
     "flipped and rolled": (lambda h: h.flip(1, 2).roll((1, -1), (2, 3)), 8, 8),
 }
 

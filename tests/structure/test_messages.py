@@ -22,7 +22,7 @@ class Passing(nn.Module):
 
     def __init__(self, gather, width):
         super().__init__()
-        self.gather, self.width = gather, () if width is None else (width,)  # in a tuple no attribute holds it
+        self.gather, self.sizes = gather, [] if width is None else [(width,)]  # too deep to be found
         self.node, self.message, self.update, self.read = (
             nn.Linear(4, 8), nn.Linear(16, 12), nn.Linear(20, 8), nn.Linear(8, 2),
         )  # fmt: skip
@@ -30,7 +30,7 @@ class Passing(nn.Module):
     def forward(self, x, edges):
         nodes = self.node(x).tanh()
         messages = F.softplus(self.message(torch.cat([nodes[edges[0]], nodes[edges[1]]], -1)))
-        nobody = torch.zeros(len(x), *(self.width or messages.shape[1:]), dtype=x.dtype)
+        nobody = torch.zeros(len(x), *(self.sizes[0] if self.sizes else messages.shape[1:]), dtype=x.dtype)
         return self.read(self.update(torch.cat([nodes, self.gather(nobody, edges[1], messages)], -1)).tanh())
 
 

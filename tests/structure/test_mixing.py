@@ -92,3 +92,53 @@ def test_a_buffer_that_reads_units_cannot_carry_gates():
 
     with pytest.raises(LzeroError, match="multiplies two activations over it"):
         sparsify(Projected(), torch.randn(2, 4))
+
+
+class Latents(nn.Module):
+    """Queries that are weights themselves, mixed by another weight behind an attention, or behind a norm."""
+
+    def __init__(self, is_attention):
+        super().__init__()
+        self.latents, self.mix = nn.Parameter(torch.randn(6, 8)), nn.Parameter(torch.randn(5, 6))
+        self.keys, self.out, self.is_attention = nn.Linear(4, 8), nn.Linear(8, 3), is_attention
+
+    def forward(self, x):
+        keys = torch.tanh(self.keys(x))
+        if self.is_attention:
+            hidden = F.scaled_dot_product_attention(self.latents.expand(len(x), -1, -1), keys, keys)
+        else:
+            hidden = F.layer_norm(self.latents, (8,)) + keys.mean(1, keepdim=True)
+        return self.out(self.mix @ hidden)
+
+
+@pytest.mark.parametrize("is_attention", [True, False])
+def test_what_is_computed_from_a_weight_is_no_view_of_it(is_attention):
+    torch.manual_seed(0)
+    model, x = Latents(is_attention).double(), torch.randn(2, 7, 4).double()
+    sparsifier = sparsify(model, x)
+    read = {name: by for name, _, by in sparsifier.plan().removable}
+    assert read.get("latents", "mix") == "mix"
+    for density in (0.3, 0.6):
+        set_gates(sparsifier, density)
+        assert verify(model, compact(model), x) < 1e-12
+
+
+def test_layouts_without_numbers_or_with_all_dimensions_reversed():
+    class Reversed(nn.Module):
+        def __init__(self, order):
+            super().__init__()
+            self.make, self.read, self.order = nn.Linear(4, 8), nn.Linear(2, 3), order
+
+        def forward(self, x):
+            return self.read(self.order(torch.tanh(self.make(x))))
+
+    with pytest.raises(LzeroError, match="nothing in Reversed can be removed"):
+        sparsify(Reversed(lambda h: h.permute(2, 1, 0)), torch.randn(2, 3, 4))
+    with (
+        pytest.warns(UserWarning, match=r"The use of `x\.T`"),
+        pytest.raises(LzeroError, match="nothing in Reversed can be"),
+    ):
+        sparsify(Reversed(lambda h: h.T), torch.randn(2, 3, 4))
+    empty = nn.Sequential(nn.Linear(4, 8), nn.Flatten(0, 1), nn.Linear(8, 3))
+    with pytest.raises(LzeroError, match=r"nothing to lay out|do not|does not run"):
+        sparsify(empty, torch.randn(0, 5, 4))

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from lzero import LzeroError, compact, measure, sparsify, verify
+from lzero import Constraint, LzeroError, compact, measure, sparsify, verify
 from lzero.costs import l0_weights
 from lzero.structure import registry
+from lzero.structure.op import Value
 from lzero.structure.registry import register_rule
 from tests.models import build, lenet, set_gates
 
@@ -367,3 +368,50 @@ def test_torch_says_nothing_beside_an_error_of_ours(capfd):
 def test_a_model_without_products_has_gates_on_its_weights():
     sparsifier = sparsify(nn.Sequential(nn.Embedding(10, 4)), torch.zeros(2, 3, dtype=torch.long), units="weights")
     assert sparsifier.num_gates == 40
+
+
+def test_a_unit_that_is_alone_stays():
+    model = nn.Sequential(nn.Conv1d(4, 12, 1), nn.GroupNorm(1, 12), nn.SiLU(), nn.Conv1d(12, 6, 1), nn.Conv1d(6, 2, 1))
+    plan = sparsify(model, torch.randn(4, 4, 10)).plan()
+    assert [name for name, _, _ in plan.removable] == ["3"]
+    assert ("0", 1, "the only unit that its layer makes") in plan.fixed
+
+
+def test_a_rule_that_gives_other_sizes_than_its_operation_is_refused(monkeypatch):
+    monkeypatch.setitem(registry._RULES, "aten.tanh.default", lambda _, x: Value(x[:-1]))
+    with pytest.raises(LzeroError, match=r"the rule of aten\.tanh\.default gives dimensions of \[3\]"):
+        sparsify(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(3, 4))
+
+
+class Squeezing(nn.Module):
+    """Drops dimensions of one position, whichever they are, or one that has units."""
+
+    def __init__(self, squeezed):
+        super().__init__()
+        self.conv, self.pool, self.out = nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Linear(8, 2)
+        self.squeezed = squeezed
+
+    def forward(self, x):
+        return self.out(self.squeezed(self.pool(torch.tanh(self.conv(x)))))
+
+
+SQUEEZED = {
+    "all": lambda h: h.squeeze(),
+    "one of units": lambda h: h.flatten(1).squeeze(1),
+    "several": lambda h: torch.squeeze(h, (1, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("squeezed", SQUEEZED.values(), ids=SQUEEZED)
+def test_code_that_drops_lone_units_keeps_two(squeezed):
+    torch.manual_seed(0)
+    model, x = Squeezing(squeezed).double(), torch.randn(4, 3, 8, 8).double()
+    sparsifier = sparsify(model, x)
+    sparsifier.log_alpha.data.fill_(9.0)[1:] = -9.0
+    small = compact(model)
+    assert small.conv.out_channels == 2
+    assert verify(model, small, x) < 1e-12
+    assert sparsifier.shrink() == 6
+    assert measure(model).params.realised == sum(parameter.numel() for parameter in small.parameters())
+    small = compact(model, budget=Constraint(sparsifier, "30%", "macs"))
+    assert small.conv.out_channels == 2

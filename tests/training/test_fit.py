@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -18,7 +19,9 @@ from torch import nn
 import lzero
 from lzero import recipes
 from lzero.data import Dataset, Split, as_floats, digits
+from lzero.errors import LzeroError
 from lzero.objectives import NotFiniteError
+from lzero.report.page import write_page
 from lzero.training import building, checkpoint, fit
 from lzero.training.averaging import Polyak
 from lzero.training.building import build
@@ -489,3 +492,43 @@ def test_a_folder_in_use_is_refused_before_a_network_is_built(tmp_path, monkeypa
     monkeypatch.setattr("lzero.training.loop.build", None)
     with pytest.raises(RunFolderError, match="there is a run already"):
         fit("digits", tmp_path)
+
+
+def test_a_resumed_run_knows_the_dense_error_that_it_had(few, tmp_path):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    first = fit(recipe, tmp_path, dataset=few, compare=True)
+    assert fit(recipe, tmp_path, dataset=few, resume=True).dense.error == first.dense.error is not None
+    (tmp_path / "dense/config.toml").write_text("# of another recipe")
+    assert fit(recipe, tmp_path, dataset=few, resume=True).dense.error is None
+
+
+class Permuted(nn.Module):
+    """Pixels in another order, by a buffer whose name is that of the inputs which a layer of ours reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("index", torch.arange(64).flip(0))
+
+    def forward(self, x):
+        return x.flatten(1)[:, self.index]
+
+
+def test_a_buffer_called_index_is_the_networks_own(few, tmp_path):
+    model = nn.Sequential(Permuted(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0", "gates.units=paper"])
+    fit(recipe, tmp_path, model=model, dataset=few)
+    assert "1.weight" not in write_page(tmp_path).read_text()
+
+
+def normed(norm):
+    return nn.Sequential(nn.Flatten(), norm or nn.Identity(), nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+
+
+def test_what_toml_cannot_hold_is_refused_before_anything_is_trained(few, tmp_path):
+    recipe = recipes.load("digits", ["training.epochs=1", "objective.target=1.0"])
+    odd = replace(recipe, model=replace(recipe.model, name="tests.training.test_fit:normed", options={"norm": None}))
+    with pytest.raises(LzeroError, match="expected what TOML can hold: numbers, texts, lists and tables, got None"):
+        fit(odd, tmp_path / "odd", dataset=few)
+    target = replace(recipe.objective, target=np.float64(1.0))
+    fit(replace(recipe, objective=target), tmp_path / "numpy", dataset=few)
+    assert recipes.load(tmp_path / "numpy/config.toml").objective.target == 1.0

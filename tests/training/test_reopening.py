@@ -59,3 +59,23 @@ def test_a_network_is_not_judged_on_images_of_another_kind(run, few):
     larger = Split(torch.rand(20, 1, 16, 16), torch.arange(20) % 10)
     with pytest.raises(LzeroError, match="was not trained on larger"):
         judged(session, small, Dataset("larger", larger, larger, few.classes))
+
+
+def test_a_network_with_more_outputs_than_classes_is_judged(few, tmp_path):
+    recipe = recipes.load("digits", [*CHANGES, "model.options={inputs = 64, widths = [24, 12], classes = 12}"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)
+        outcome = lzero.fit(recipe, tmp_path, dataset=few, accelerator="cpu")
+        session = reopened(tmp_path, EXAMPLE)
+        small = lzero.compact(session.model, budget=session.objective)
+    assert judged(session, small, few) == outcome.compacted.error
+
+
+def test_a_run_that_never_had_gates_is_told_from_one_that_folded_them_in(few, tmp_path):
+    plain, folded = ["gates.units=none", "objective.kind=none"], ["objective.target=1.0", "shrink.freeze_after=0.5"]
+    others = [change for change in CHANGES if "target" not in change]
+    for changes, why in ((plain, "its network never had gates"), (folded, "freeze_after=none")):
+        folder = tmp_path / why[-4:]
+        lzero.fit(recipes.load("digits", [*others, *changes]), folder, dataset=few, accelerator="cpu")
+        with pytest.raises(LzeroError, match=why):
+            reopened(folder, EXAMPLE)

@@ -11,6 +11,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,6 +42,52 @@ def test_what_is_there_is_not_trained_again(tmp_path):
     more = sweep("digits", {"optimizer.lr": [0.1]}, tmp_path, resume=True, **settings)
     assert more[:2] == first
     assert [row["optimizer.lr"] for row in json.loads((tmp_path / "sweep.json").read_text())] == [0.01, 0.001, 0.1]
+
+
+def test_numpys_numbers_are_values_too(tmp_path):
+    rows = sweep("digits", {"training.epochs": np.arange(1, 3)}, tmp_path, changes=SHORT[1:], workers=1)
+    assert [row["training.epochs"] for row in rows] == [1, 2]
+
+
+def test_a_table_holds_trainings_of_one_recipe(tmp_path):
+    settings = {"accelerator": "cpu", "workers": 1}
+    sweep("digits", {"optimizer.lr": [0.01]}, tmp_path, changes=SHORT, **settings)
+    with pytest.raises(
+        LzeroError, match=r"lr=0.01,seed=0.config.toml: .*other settings \(training.epochs: 1 there, 2 here"
+    ):
+        sweep("digits", {"optimizer.lr": [0.1]}, tmp_path, changes=[*SHORT, "epochs=2"], resume=True, **settings)
+    assert not (tmp_path / "lr=0.1,seed=0").exists()
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(LzeroError, match="damaged, not the table of a sweep"):
+        sweep("digits", {"optimizer.lr": [0.1]}, tmp_path, changes=SHORT, resume=True, **settings)
+
+
+FAILING = """
+from torch import nn
+
+def make(fails):
+    if fails:
+        raise RuntimeError("out of memory, say")
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_whatever_makes_a_training_fail_the_others_are_trained_first(workers, tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = [*SHORT, "model.name=failing:make"]
+    over = {"model.options.fails": [True, False]}
+    with pytest.raises(LzeroError, match=r"fails=True,seed=0: .*out of memory, say"):
+        sweep("digits", over, tmp_path / "out", changes=changes, accelerator="cpu", workers=workers)
+    assert [row["model.options.fails"] for row in json.loads((tmp_path / "out/sweep.json").read_text())] == [False]
+
+
+def test_tables_and_lists_are_values_too(tmp_path):
+    options = [{"channels": [4, 8]}, {"channels": [2, 2], "size": 8}]
+    trials = list(plan("digits", {"model.options": options}, tmp_path, 1, ["training.epochs=1"]))
+    assert [trial.recipe.model.options for trial in trials] == options
+    assert len({trial.folder for trial in trials}) == 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -34,5 +34,7 @@ def export_command(
         if weights is None and found.run is None and not found.is_function:
             advice = "give a run folder, or --weights"
             raise ArgumentError.about("SOURCE", expected="a trained network", got=source, advice=advice)
-        export(found.compacted(weights) or found.dense(), out, found.inputs(inputs), batch_dim=batch_dim)
-    typer.echo(f"{out}: {out.stat().st_size:,} bytes, checked against the network")
+        trained = found.compacted(weights)
+        export(trained or found.dense(), out, found.inputs(inputs), batch_dim=batch_dim)
+    whose = "" if trained else f", with the weights that {source} makes: no --weights were given"
+    typer.echo(f"{out}: {out.stat().st_size:,} bytes, checked against the network{whose}")

@@ -67,7 +67,11 @@ Include = Annotated[
 Exclude = Annotated[list[str] | None, typer.Option("--exclude", help="No names like this.", metavar="GLOB")]
 Weights = Annotated[
     Path | None,
-    typer.Option("--weights", help="A compacted network that lzero saved; a run folder has one.", show_default=False),
+    typer.Option(
+        "--weights",
+        help="A safetensors file that lzero saved, or a state dict; a run folder has one.",
+        show_default=False,
+    ),
 ]
 Budget = Annotated[
     str | None,

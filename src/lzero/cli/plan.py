@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from typing import Annotated, Any, get_args
 
@@ -54,7 +55,10 @@ def plan_command(
         console.print(_table("stays", "because", plan.fixed))
     if obstacle is not None:
         console.print()
-        say(console, f'But {obstacle}, or compact the network to a graph, by fallback="graph".', style="yellow")
+        options = " ".join(f"--exclude {shlex.quote(glob)}" for glob in obstacle.left_out)
+        ways = "let sizes follow from tensors there, or leave them out by"
+        graph = 'in Python, lzero.compact(model, fallback="graph") makes a graph of it, for lzero.export'
+        say(console, f"But {obstacle.told}; {ways} {options}; {graph}.", style="yellow")
 
 
 def _as_dict(plan: Plan, obstacle: Obstacle | None) -> dict[str, Any]:

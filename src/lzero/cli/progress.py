@@ -76,7 +76,7 @@ class _Followed(Progress):
             for task, trials in list(self.followed.items()):
                 done = sum(trial.is_finished for trial in trials)
                 epochs = sum(trial.epochs for trial in trials)
-                self.update(task, completed=epochs, description=f"{done}/{len(trials)} done, {epochs} epochs")
+                self.update(task, completed=epochs, description=f"{done}/{len(trials)} trained, in {epochs} epochs,")
         return super().get_renderables()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from lzero import recipes, storage, zoo
+from lzero import recipes, zoo
 from lzero.data.sources import SHAPES
 from lzero.errors import ArgumentError, LzeroError
 from lzero.recipes import Recipe
@@ -44,11 +44,15 @@ class Source:
 
     def dense(self) -> nn.Module:
         """The network before anything was removed."""
-        with working_folder_importable():
-            model = make_model(self.recipe)
+        model = self._made()
         if self.recipe.model.init is not None:
             start_from(model, Path(self.recipe.model.init))
         return model
+
+    def _made(self) -> nn.Module:
+        """The network as its code makes it, to which plans refer: weights to start from may have cut it already."""
+        with working_folder_importable():
+            return make_model(self.recipe)
 
     def compacted(self, weights: Path | None = None) -> nn.Module | None:
         """The network that was saved: in the file, or in the run folder; without either there is none."""
@@ -58,7 +62,9 @@ class Source:
             weights = self.run.model
             if not weights.exists():
                 raise LzeroError(f"{weights}: not there yet; the training goes on with lzero train --resume")
-        return storage.load(self.dense(), weights)
+        model = self._made()
+        start_from(model, weights)
+        return model
 
     def gated(
         self,

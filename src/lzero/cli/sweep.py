@@ -91,7 +91,8 @@ def parsed(text: str) -> tuple[str, list[Any]]:
     try:
         return full_key(key), list(tomllib.loads(f"values = [{values}]")["values"])
     except tomllib.TOMLDecodeError:  # a range, or texts without quotes
-        return full_key(key), _range(text, values) if ".." in values else [value_of(each) for each in texts]
+        is_range = len(texts) == 1 and ".." in values and "/" not in values  # which paths have
+        return full_key(key), _range(text, values) if is_range else [value_of(each) for each in texts]
 
 
 def _range(text: str, values: str) -> list[float]:

@@ -50,7 +50,7 @@ def train_command(
     with errors_for_people(), warnings_for_people(console), working_folder_importable():
         from lzero.report.page import write_page, written
         from lzero.report.run import read_run
-        from lzero.report.summary import price_of_fitting
+        from lzero.report.summary import fall_of, price_of_fitting
         from lzero.training import fit  # heavy: Fabric
         from lzero.training.folder import RunFolder
         from lzero.training.processes import is_first
@@ -70,13 +70,16 @@ def train_command(
             )  # fmt: skip
         if not is_first():
             return
-        page, price = written(partial(write_page, folder)), price_of_fitting(read_run(folder))
+        page, seen = written(partial(write_page, folder)), read_run(folder)
+        price, fall = price_of_fitting(seen), fall_of(seen)
     if as_json:
         typer.echo(json.dumps(outcome.as_dict(), indent=2))
         return
     console.print(_table(outcome))
     if price:
         say(console, f"The budget was met in the end.{price}", style="yellow")
+    if fall:
+        say(console, fall.strip(), style="yellow")
     say(console, f"The network: {run.model}")
     say(console, f"The report:  {page}")
 

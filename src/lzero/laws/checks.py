@@ -44,11 +44,12 @@ def hyper_parameter(argument: str, value: Parameter, like: Tensor) -> Parameter:
 def require(argument: str, value: Parameter, holds: Callable[[Tensor], Tensor], expected: str) -> None:
     """Raise unless every entry of `value` is a number for which `holds` is true.
 
-    Skipped while compiling: a check of values would break the graph.
+    Skipped while compiling, where a check of values would break the graph, and where there are none.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (isinstance(value, Tensor) and value.is_meta):
         return
-    entries = value.detach() if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    numbers = torch.tensor(value, dtype=torch.float64, device="cpu") if not isinstance(value, Tensor) else value
+    entries = numbers.detach()
     bad = ~(holds(entries) & entries.isfinite())
     entries = entries.expand_as(bad)
     if bad.any():

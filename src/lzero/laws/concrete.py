@@ -48,7 +48,7 @@ class BinaryConcrete(Distribution):
             require("log_alpha", self.log_alpha, torch.isfinite, "finite numbers")
             require("beta", self.beta, lambda b: b > 0, "a number above 0")
             require("gamma", self.gamma, torch.isfinite, "a finite number")
-            require("zeta", self.zeta, lambda z: z > torch.as_tensor(self.gamma), "a number above gamma")
+            require("zeta", self.zeta, lambda z: z > self.gamma, "a number above gamma")
 
     def _broadcast_shape(self) -> torch.Size:
         parameters = (self.log_alpha, self.beta, self.gamma, self.zeta)

@@ -31,7 +31,7 @@ class Rectified(Distribution):
     smooth density between 0 and 1.
 
     >>> from torch.distributions import Laplace
-    >>> Rectified(Laplace(torch.tensor(0.5), 0.2)).prob_active
+    >>> Rectified(Laplace(torch.tensor(0.5, device="cpu"), 0.2)).prob_active
     tensor(0.9590)
     """
 
@@ -59,10 +59,10 @@ class Rectified(Distribution):
     # The base's tails. Members override both where a closed form keeps its precision far out.
 
     def _log_cdf(self, point: float) -> Tensor:
-        return _log(self.base.cdf(torch.tensor(point)))
+        return _log(self.base.cdf(torch.tensor(point, device="cpu")))
 
     def _log_survival(self, point: float) -> Tensor:
-        return _log(1 - self.base.cdf(torch.tensor(point)))
+        return _log(1 - self.base.cdf(torch.tensor(point, device="cpu")))
 
     @property
     def prob_active(self) -> Tensor:
@@ -155,11 +155,11 @@ class Rectified(Distribution):
         close at different log α: the same parameters give two different networks.
         """
         is_median = one_of("estimator", estimator, Estimator) == "median"
-        gates = self.icdf(torch.tensor(0.5)) if is_median else self._noise_free().clamp(0, 1)
+        gates = self.icdf(torch.tensor(0.5, device="cpu")) if is_median else self._noise_free().clamp(0, 1)
         return gates.expand(self.batch_shape)
 
     def _noise_free(self) -> Tensor:
-        return self._base_icdf(torch.tensor(0.5))
+        return self._base_icdf(torch.tensor(0.5, device="cpu"))
 
 
 def _log(probability: Tensor) -> Tensor:

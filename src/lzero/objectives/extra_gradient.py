@@ -42,17 +42,19 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
     state = copy.deepcopy([optimizer.state.get(p) for p in parameters])
     duals = [buffer.clone() for buffer in objective.buffers()]
     loss = _gradient(optimizer, objective, task_loss)
-    optimizer.step()
-    objective.update()
-    _gradient(optimizer, objective, task_loss)
-    with torch.no_grad():
-        for parameter, value, kept in zip(parameters, here, state, strict=True):
-            parameter.copy_(value)
-            optimizer.state.pop(parameter, None)
-            if kept is not None:
-                optimizer.state[parameter] = kept
-        for buffer, value in zip(objective.buffers(), duals, strict=True):
-            buffer.copy_(value)
+    try:
+        optimizer.step()
+        objective.update()
+        _gradient(optimizer, objective, task_loss)
+    finally:  # also where the loss ahead is not to be had
+        with torch.no_grad():
+            for parameter, value, kept in zip(parameters, here, state, strict=True):
+                parameter.copy_(value)
+                optimizer.state.pop(parameter, None)
+                if kept is not None:
+                    optimizer.state[parameter] = kept
+            for buffer, value in zip(objective.buffers(), duals, strict=True):
+                buffer.copy_(value)
     optimizer.step()
     optimizer.zero_grad()
     objective.step(loss)

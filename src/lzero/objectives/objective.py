@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from lzero.errors import ArgumentError, NotFiniteError
+from lzero.errors import NotFiniteError
 from lzero.objectives.schedules import Schedule, constant, factor_at
-from lzero.sparsifier import Sparsifier
+from lzero.sparsifier import check_sparsifier
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
     from lzero.budgets import Budget, Meter
+    from lzero.sparsifier import Sparsifier
 
 LOOK_EVERY = 100  # steps between two looks at a GPU, which has to wait for each
 
@@ -75,9 +76,7 @@ class Objective(nn.Module):
 
     def __init__(self, sparsifier: Sparsifier, schedule: Schedule = constant) -> None:
         super().__init__()
-        if not isinstance(sparsifier, Sparsifier):
-            expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
-            raise ArgumentError.about("sparsifier", expected=expected, got=type(sparsifier).__name__, advice=advice)
+        check_sparsifier(sparsifier)
         self.sparsifier, self._schedule = sparsifier, schedule
         self._scheduled = factor_at(schedule, 0)
         self._factor: Tensor  # what the schedule says for this step, on the device: a captured step reads it there
@@ -96,6 +95,8 @@ class Objective(nn.Module):
 
         The task's loss, where it is given, appears in the record.
         """
+        if not self.sparsifier.log_alpha.requires_grad:  # frozen gates cannot follow: multipliers wait for them
+            return
         if self.steps % LOOK_EVERY == 0:
             check_parts(self.sparsifier)
         self.note(task_loss)
@@ -163,8 +164,7 @@ class Objective(nn.Module):
     @torch.no_grad()
     def open_gates(self) -> Tensor:
         """1 for gates that are open in the test-time network, 0 for the others."""
-        sparsifier = self.sparsifier
-        return (sparsifier.law.estimate(sparsifier.bank.estimator) > 0).to(sparsifier.log_alpha.dtype)
+        return (self.sparsifier.estimate() > 0).to(self.sparsifier.log_alpha.dtype)
 
     def _stop(self) -> None:
         log_alpha = self.sparsifier.log_alpha.detach()
@@ -174,14 +174,17 @@ class Objective(nn.Module):
         what += [f"the gates of {', '.join(bad)}"] if bad else []
         what = what or ["the objective's term, from its multipliers or from weights,"]
         are = "are" if bad else "is"
+        advice = "go back to the last checkpoint and lower the learning rate, look at the data, or"
+        if not self.steps:
+            advice = "look for what is no number in inputs, labels and weights, or"
         raise NotFiniteError(
-            f"{' and '.join(what)} {are} not finite at step {self.steps}; go back to the last checkpoint and lower the "
-            "learning rate, look at the data, or for what overflows with torch.autograd.set_detect_anomaly(True)"
+            f"{' and '.join(what)} {are} not finite at step {self.steps}; {advice} for what overflows with "
+            "torch.autograd.set_detect_anomaly(True)"
         )
 
     def get_extra_state(self) -> Tensor:
         """The number of steps, for `state_dict`."""
-        return torch.tensor(self.steps)
+        return torch.tensor(self.steps, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         """The counterpart, for `load_state_dict`."""

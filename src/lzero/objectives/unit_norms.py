@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,18 +91,19 @@ class UnitNorms:
             if where.tensor not in names:  # a buffer
                 continue
             if group.site is None:
-                positions, gates = torch.arange(sizes[where.dim]), torch.arange(group.start, group.stop)
+                positions, gates = np.arange(sizes[where.dim]), np.arange(group.start, group.stop)
             else:
-                span, units = structure.span(group.site), torch.tensor(structure.tensors[where.tensor][where.dim])
-                positions, which = ((units >= span.start) & (units < span.stop)).nonzero(as_tuple=True)
+                span, units = structure.span(group.site), structure.tensors[where.tensor][where.dim]
+                positions, which = ((units >= span.start) & (units < span.stop)).nonzero()
                 gates = units[positions, which] - span.start + group.start
-            others = torch.tensor(sizes).prod() // sizes[where.dim]
-            each = (torch.bincount(gates, minlength=count) * others).float()
-            yield Layer(where, makes, positions.to(device), gates.to(device), each.to(device))
+            others = math.prod(sizes) // sizes[where.dim]
+            each = torch.from_numpy(np.bincount(gates, minlength=count) * others).float()
+            places, readers = (torch.from_numpy(numbers).to(device) for numbers in (positions, gates))
+            yield Layer(where, makes, places, readers, each.to(device))
 
 
 def _places(group: GateGroup) -> list[tuple[Slice, bool]]:
     """Where the weights of a group's gates are, and whether they make its units."""
     if group.site is None:
-        return [] if group.columns is None else [(group.columns, False)]
+        return [(where, False) for where in group.columns]
     return [(where, True) for where in group.site.producers] + [(where, False) for where in group.site.consumers]

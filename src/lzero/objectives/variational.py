@@ -92,7 +92,7 @@ def _locations(sparsifier: Sparsifier, prior: float | Mapping[str, float]) -> di
         raise ArgumentError.about(
             "prior", expected="one for every group", got=f"none for {min(missing)}", advice=advice
         )
-    law = sparsifier.bank.law(torch.zeros((), dtype=torch.float64))
+    law = sparsifier.bank.law(torch.zeros((), dtype=torch.float64, device="cpu"))
     at = {glob: law.log_alpha_at(_probability(by_glob[glob])).item() for glob in matched}
     return {name: at[glob] for glob, found in matched.items() for name in found}
 

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 DEFAULT = "digits"
 TOLD = ("data", "model", "gates", "objective")  # sections that a title is about
-UNUSED = {"none": ("target", "strength"), "penalty": ("target",), "constraint": ("strength",)}  # by kinds of objectives
+UNUSED = {  # by kinds of objectives
+    "none": ("target", "strength", "l2"),
+    "penalty": ("target",),
+    "constraint": ("strength", "l2"),
+    "lasso": ("l2",),
+}
 
 
 def names() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import json
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lzero.errors import LzeroError
@@ -92,7 +93,9 @@ def _plain(value: Any, hint: Any, path: str) -> Any:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
         value = float(value) if fits else value
     elif hint is None or hint is type(None):
-        fits = value is None
+        if value is None or value == "none":  # which TOML has no word for
+            return None
+        fits = False
     else:
         fits = isinstance(value, hint) and not (hint is int and isinstance(value, bool))
     if not fits:
@@ -101,7 +104,7 @@ def _plain(value: Any, hint: Any, path: str) -> Any:
 
 
 def _named(hint: Any) -> str:
-    words = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", type(None): "nothing"}
+    words = {float: "a number", int: "a whole number", str: "a text", bool: "true or false", type(None): "none"}
     if get_origin(hint) is Literal:
         return " or ".join(json.dumps(each) for each in get_args(hint))
     if get_origin(hint) in (dict, Mapping):
@@ -117,13 +120,24 @@ def as_toml(settings: Any) -> str:
         if is_dataclass(value):
             tables.append(f"[{field.name}]\n{as_toml(value)}")
         elif value is not None:
-            plain.append(f"{field.name} = {_toml_value(value)}\n")
+            plain.append(f"{field.name} = {toml_value(value)}\n")
     return "".join(plain) + "".join(f"\n{table}" for table in tables)
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML has it; numpy's numbers as Python's.
+
+    >>> toml_value({"widths": (20, 50)})
+    '{"widths" = [20, 50]}'
+    """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml_value(each)}" for key, each in value.items()) + "}"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml_value(each) for each in value) + "]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
+        return "[" + ", ".join(toml_value(each) for each in value) + "]"
+    if isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Integral):
+        return repr(int(value))
+    if isinstance(value, Real):
+        return repr(float(value))
+    raise SettingError(f"expected what TOML can hold: numbers, texts, lists and tables, got {value!r}")

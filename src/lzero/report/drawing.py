@@ -129,11 +129,15 @@ def save(figure: Figure, path: Path, *, dark: bool = False) -> None:
 
 def save_all(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write `name.svg`, `name.png`, and both again as `name-dark` for dark pages."""
-    # Light comes last, so that the figure ends as it began.
-    paths = {folder / f"{name}{'-dark' * dark}{suffix}": dark for dark in (True, False) for suffix in FORMATS}
+    paths = paths_of(folder, name)
     for path, dark in paths.items():
         save(figure, path, dark=dark)
     return list(paths)
+
+
+def paths_of(folder: Path, name: str) -> dict[Path, bool]:
+    """Where `save_all` writes a figure, and whether for dark pages; light comes last, so that it ends as it began."""
+    return {folder / f"{name}{'-dark' * dark}{suffix}": dark for dark in (True, False) for suffix in FORMATS}
 
 
 def _set_ink(figure: Figure, ink: str) -> None:

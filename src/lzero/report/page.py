@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import lzero
 from lzero.errors import MissingExtraError
-from lzero.files import write_atomically
+from lzero.files import write_text
 from lzero.report import axes, words
 from lzero.report.curves import GROUPS, curves, group_names, removals
 from lzero.report.layers import layers
@@ -38,8 +38,7 @@ def write_page(folder: Path) -> Path:
     """
     page = RunFolder(Path(folder)).report
     text = _rendered(read_run(Path(folder)))
-    with write_atomically(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(page, text)
     return page
 
 

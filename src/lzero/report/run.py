@@ -106,11 +106,13 @@ def _network(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             plan = _object((file.metadata() or {}).get(KEY, ""), path)
-            names = [name for name in file.keys() if name.rpartition(".")[2] == "index"]  # noqa: SIM118 (not a mapping)
+            found = plan.get("dense")
+            dense = found if isinstance(found, dict) else {}
+            # Ours are those that the dense network does not have: a network may have buffers of this name.
+            names = [name for name in file.keys() if name.rpartition(".")[2] == "index" and name not in dense]  # noqa: SIM118
             indices = {name.rpartition(".")[0]: file.get_tensor(name) for name in names}
     except FileNotFoundError as error:
         raise RunError(f"{path}: there is no such file, though the run is finished") from error
     except (SafetensorError, OSError) as error:
         raise RunError(f"{path}: not a whole safetensors file ({error})") from error
-    dense = plan.get("dense")
-    return dense if isinstance(dense, dict) else {}, indices
+    return dense, indices

@@ -25,13 +25,13 @@ ONE_RUN = " (one run)"
 
 
 def interval(numbers: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean; none for a single number.
+    """Half of the 95 % interval of the mean; none for fewer than `ENOUGH` numbers.
 
     >>> round(interval([1.0, 2.0, 3.0]), 3)
     2.484
     """
     count = len(numbers)
-    if count < 2:
+    if count < ENOUGH:
         return None
     quantile = STUDENT[count - 2] if count - 2 < len(STUDENT) else 1.96
     return quantile * statistics.stdev(numbers) / math.sqrt(count)
@@ -43,7 +43,7 @@ def spread(numbers: Sequence[float]) -> str:
     >>> spread([1.0]), spread([1.0, 2.0]), spread([1.0, 2.0, 3.0])
     (' (one run)', ' (2 runs)', ' ± 2.48')
     """
-    half = interval(numbers) if len(numbers) >= ENOUGH else None
+    half = interval(numbers)
     return f" ± {half:.2f}" if half is not None else f" ({len(numbers)} runs)" if len(numbers) > 1 else ONE_RUN
 
 
@@ -101,7 +101,7 @@ def course(places: Sequence[float], seeds: Sequence[Sequence[float | None]]) -> 
     [3.0, nan]
     """
     whole = [_whole(numbers) for numbers in seeds]
-    halves = [interval(numbers) if len(numbers) >= ENOUGH else None for numbers in whole]
+    halves = [interval(numbers) for numbers in whole]
     return Course(
         list(places),
         [statistics.fmean(numbers) if numbers else math.nan for numbers in whole],

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lzero.report.run import Run
 
 WORTH_A_WORD = 0.01  # of error
+FALL = 0.2  # of error: more is no network any more
 NEARLY = 0.02  # above a budget, as a share of it
 
 
@@ -54,7 +55,7 @@ def result(run: Run) -> str:
     cost = "macs" if run.recipe.objective.cost == "macs" else "params"
     share = _ratio(run, cost)
     left = "Finished" if share is None else f"{percent(share)} of the {UNITS[cost]}"
-    return f"{left}{at}{_against(run)}{_faster(run)}."
+    return f"{left}{at}{_against(run)}{_faster(run)}.{fall_of(run)}"
 
 
 def table(run: Run) -> list[Row]:
@@ -92,6 +93,19 @@ def price_of_fitting(run: Run) -> str:
     else:
         advice = "gates had not got there by themselves: train longer, or give them a higher rate (gates.lr)"
     return f" That took the error from {percent(before)} to {percent(after)}; {advice}."
+
+
+def fall_of(run: Run) -> str:
+    """What happened where a network had learnt and then lost most of it, while its gates closed."""
+    errors = [error_of(row) for row in run.rows]
+    known = [error for error in errors if error is not None]
+    if is_dense(run) or not known or errors[-1] is None or errors[-1] < min(known) + FALL:
+        return ""
+    epoch = errors.index(min(known)) + 1
+    rose = f"The error rose from {percent(min(known))} after epoch {epoch} to {percent(errors[-1])}"
+    aim = "objective.strength" if run.recipe.objective.kind == "penalty" else "objective.target"
+    which = f"train longer, lower gates.lr, or ask for less by {aim}"
+    return f" {rose}: gates closed faster than weights could follow; {which}."
 
 
 def _was_there(run: Run) -> bool:

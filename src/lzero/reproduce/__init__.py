@@ -52,7 +52,7 @@ def reproduce(
     for name in names:
         _check_name(name)
         if name in FIGURES:
-            _check_free(out / f"{name}.png", overwrite=overwrite)
+            _check_free(out, name, overwrite=overwrite)
     chosen = _chosen(names, only)
     for name in names:
         _check_sources(name, {each.name for each in chosen}, out)
@@ -109,19 +109,24 @@ def _check_sources(name: str, chosen: set[str], out: Path) -> None:
     """Refuse a figure of what is neither there nor about to be; what is there is read, to see if it is whole."""
     sources = SOURCES.get(name, ())
     absent = [source for source in sources if not (out / f"{source}.jsonl").exists()]
-    if not chosen >= set(absent):
+    missing = [source for source in absent if source not in chosen]
+    if missing:
         raise ArgumentError.about(
             "name",
             expected=f"{name} with what it is drawn from, {' and '.join(sources)}",
-            got=f"{out} without records of {' and '.join(absent)}",
-            advice=f"name them too: lzero reproduce {' '.join((*absent, name))}",
+            got=f"{out} without records of {' and '.join(missing)}",
+            advice=f"name {' and '.join(missing)} too, with the same options",
         )
     for source in sources:
         if source not in absent:
             read_all(out, source)
 
 
-def _check_free(path: Path, *, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
+def _check_free(out: Path, name: str, *, overwrite: bool) -> None:
+    """Refuse to write a figure over another one, in any of its forms."""
+    from lzero.report.drawing import paths_of  # needs matplotlib
+
+    there = [path for path in paths_of(out, name) if path.exists()]
+    if there and not overwrite:
         advice = "pass --overwrite to replace it"
-        raise ArgumentError.about("out", expected="a folder without this figure", got=path, advice=advice)
+        raise ArgumentError.about("out", expected="a folder without this figure", got=there[0], advice=advice)

@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 import lzero
-from lzero.files import write_atomically
+from lzero.files import write_text
 from lzero.report.page import environment
 from lzero.reproduce import past, records, tables
 from lzero.reproduce.experiments import EXPERIMENTS
@@ -41,8 +41,7 @@ def write_page(folder: Path, *, quick: bool = False) -> Path:
         .render(tables=_tables(folder), figures=_figures(folder), quick=quick, version=lzero.__version__)
     )
     page = folder / "index.html"
-    with write_atomically(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_text(page, text)
     return page
 
 

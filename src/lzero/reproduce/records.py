@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lzero.errors import LzeroError
-from lzero.files import write_atomically
+from lzero.files import write_text
 from lzero.objectives.constraint import target_of
 from lzero.recipes.settings import as_toml
 from lzero.training.folder import RunFolder
@@ -130,9 +130,8 @@ def _short(number: float | None) -> float | None:
 
 def write(records: Sequence[Record], path: Path) -> None:
     """Keep records as JSON, a line for each."""
-    with write_atomically(path) as temporary:
-        lines = (json.dumps(asdict(record), ensure_ascii=False) for record in records)
-        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lines = (json.dumps(asdict(record), ensure_ascii=False) for record in records)
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def read(path: Path) -> list[Record]:
@@ -143,6 +142,8 @@ def read(path: Path) -> list[Record]:
         raise LzeroError(f"{path}: there is no such file; run lzero reproduce {path.stem} first") from error
     except (OSError, UnicodeDecodeError) as error:
         raise LzeroError(f"{path}: cannot be read ({error})") from error
+    if not lines:
+        raise LzeroError(f"{path}: empty, without a single record; delete it, or run lzero reproduce {path.stem}")
     return [_record(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lzero.files import write_atomically
+from lzero.files import write_text
 from lzero.recipes import load
 from lzero.reproduce import records, tables
 from lzero.training.together import Trial, train_all
@@ -50,13 +50,17 @@ def run(
     kept = valid | {(r.seed, r.row): r for r in found if not is_chosen(r.row, only)}
     on_plan(missing)
     done = [trial for trial in missing if trial.is_finished]
-    others = train_all(missing, data_dir=data_dir, accelerator=accelerator, workers=workers, should_stop=should_stop)
-    for trial in chain(done, others):
-        record = kept[_key(trial)] = records.Record.of(trial)
-        records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
-        on_record(record)
-    with write_atomically(out / f"{experiment.name}.md") as temporary:
-        temporary.write_text(tables.markdown(experiment, records.read_all(out, experiment.name)), encoding="utf-8")
+    place: dict[str, Any] = {"data_dir": data_dir, "accelerator": accelerator, "workers": workers}
+    others = train_all(missing, among=len(trials), should_stop=should_stop, **place)
+    try:
+        for trial in chain(done, others):
+            record = kept[_key(trial)] = records.Record.of(trial)
+            records.write([kept[key] for key in sorted(kept)], path)  # at once: nothing is lost on an interrupt
+            on_record(record)
+    finally:  # also of what was finished before an interrupt, or beside a training that failed
+        if path.exists():
+            text = tables.markdown(experiment, records.read_all(out, experiment.name))
+            write_text(out / f"{experiment.name}.md", text)
     return [kept[key] for key in sorted(kept)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -56,8 +57,9 @@ def lines(experiment: Experiment, records: Sequence[Record]) -> list[Line]:
     records = against_the_largest(records)
     known = {row.label: row for row in experiment.rows}
     others = {record.row: Row(record.row, "") for record in records if record.row not in known}
+    usual = Counter(_kind(record.machine) for record in records).most_common(1)[0][0]
     return [
-        _line(experiment, row, [record for record in records if record.row == label])
+        _line(experiment, row, [record for record in records if record.row == label], usual)
         for label, row in (known | others).items()
     ]
 
@@ -92,7 +94,12 @@ def _median_latency(records: Sequence[Record]) -> float:
     return statistics.median(record.dense_latency for record in records)
 
 
-def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
+def _kind(machine: str) -> str:
+    """A machine without the version of torch that it ran."""
+    return machine.partition(",")[0]
+
+
+def _line(experiment: Experiment, row: Row, records: Sequence[Record], usual: str) -> Line:
     published = row.published or Published("")
     if not records:
         return (
@@ -114,8 +121,16 @@ def _line(experiment: Experiment, row: Row, records: Sequence[Record]) -> Line:
         _share([record.macs for record in records], records[0].dense_macs),
         _percent([record.error for record in records]),
         f"{100 * min(record.best_error for record in records):.2f}",
-        f"{statistics.median(record.latency / record.dense_latency for record in records):.2f}×",
+        _latency(records, usual),
     )
+
+
+def _latency(records: Sequence[Record], usual: str) -> str:
+    """The share of the dense network's time; with the machine where that is another one than most rows have."""
+    share = statistics.median(record.latency / record.dense_latency for record in records)
+    others = sorted({_kind(record.machine) for record in records} - {usual})
+    where = f" ({', '.join(others)})" if others else ""
+    return f"{share:.2f}×{where}"
 
 
 def architecture(experiment: Experiment, records: Sequence[Record]) -> str:

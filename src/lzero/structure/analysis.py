@@ -16,13 +16,14 @@ from lzero.layers import IndexedLinear
 from lzero.structure import rules
 from lzero.structure.capture import Inputs, capture, module_path, parameter_nodes
 from lzero.structure.op import Findings, Op, Value, sizes
-from lzero.structure.registry import find_rule
+from lzero.structure.registry import find_rule, is_view
 from lzero.structure.units import Dim, free
 from lzero.tensors import saved_tensors
 
 if TYPE_CHECKING:
     from lzero.structure.op import Product, Reading
-    from lzero.structure.units import Units
+    from lzero.structure.sites import Slice
+    from lzero.structure.units import Ids, Units
 
 assert rules  # noqa: S101 (imported for its registrations)
 
@@ -40,7 +41,12 @@ class Analysis:
     products: list[Product]
     inputs: dict[str, Dim]  # what a layer chooses its columns from, by the name of its weight
     norms: dict[str, Dim]  # the channels of norms that have no weight, by their path
+    several: list[Ids]  # units of which code needs more than one
     unread: frozenset[str]  # parameters that no operation reads, in evaluation and in training
+
+    def labels_of(self, where: Slice) -> Ids:
+        """The units at each position of a parameter's dimension, by label, the fixed ones too."""
+        return self.units.resolve(self.tensors[where.tensor][where.dim].labels)
 
     def used_once(self) -> set[str]:
         """Parameters and buffers that exactly one operation reads."""
@@ -80,7 +86,7 @@ def analyse_program(program: ExportedProgram, model: nn.Module, *others: Exporte
     unread = set.intersection(*(_unread(each, aliases) for each in (program, *others)))
     return Analysis(
         program, findings.units, findings.tensors, aliases, findings.values, findings.readings, products,
-        findings.inputs, findings.norms, frozenset(unread),
+        findings.inputs, findings.norms, findings.several, frozenset(unread),
     )  # fmt: skip
 
 
@@ -148,7 +154,28 @@ def _apply(node: Node, findings: Findings) -> Any:
         op.multiplies_as_it_is()
         return op.stays([*arguments, *named.values()], f"{op.name} has no rule")
     result: Any = rule(op, *arguments, **named)
-    return Value(result) if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result) else result
+    if isinstance(result, list) and all(isinstance(dim, Dim) for dim in result):
+        result = Value(result)
+    _check_shapes(op, result)
+    return result if is_view(rule) else _computed(result)
+
+
+def _check_shapes(op: Op, result: Any) -> None:
+    """A rule that gives other dimensions than its operation has made a mistake, which would spread."""
+    value = op.node.meta.get("val")
+    tensors = value if isinstance(value, list | tuple) else [value]
+    for each, tensor in zip(result if isinstance(result, list) else [result], tensors, strict=False):
+        if isinstance(each, Value) and isinstance(tensor, Tensor):
+            told, given = [dim.size for dim in each], list(tensor.shape)
+            if len(told) != len(given) or any(type(b) is int and a != b for a, b in zip(told, given, strict=True)):
+                raise LzeroError(f"the rule of {op.name} gives dimensions of {told}, the operation of {given}")
+
+
+def _computed(result: Any) -> Any:
+    """What is no view of a parameter: no gate of a parameter's dimension can act where it is read."""
+    if isinstance(result, Value):
+        return Value(dim.without_sources() for dim in result)
+    return [_computed(each) for each in result] if isinstance(result, list) else result
 
 
 def _pin_outputs(node: Node, findings: Findings) -> None:

@@ -17,7 +17,7 @@ from lzero.structure.units import Dim, Ids, Units, free
 from lzero.tensors import full_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 BASE = 1024
 
@@ -26,6 +26,10 @@ class Value(tuple[Dim, ...]):
     """A tensor, as a rule sees it: its dimensions."""
 
     __slots__ = ()
+
+    def replaced(self, dim: int, new: Dim) -> Value:
+        """The same dimensions but for one."""
+        return Value(new if k == dim % len(self) else each for k, each in enumerate(self))
 
 
 def sizes(tensor: Tensor) -> tuple[int, ...]:
@@ -78,6 +82,7 @@ class Findings:
     indices: dict[Node, Ids] = field(default_factory=dict)  # by which layers choose inputs, where they are known
     inputs: dict[str, Dim] = field(default_factory=dict)  # what such a layer chooses from, by the name of its weight
     norms: dict[str, Dim] = field(default_factory=dict)  # the channels of norms that have no weight, by their path
+    several: list[Ids] = field(default_factory=list)  # units of which code needs more than one
 
 
 class Op:
@@ -95,9 +100,11 @@ class Op:
     def shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the tensors this operation returns."""
         value = self.node.meta["val"]
-        return [
-            sizes(each) for each in (value if isinstance(value, list | tuple) else [value]) if isinstance(each, Tensor)
-        ]
+        several = value if isinstance(value, list | tuple) else [value]
+        try:
+            return [sizes(each) for each in several if isinstance(each, Tensor)]
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{self.because(self.name)}: {error}") from error
 
     def arguments(self, *args: Any, **named: Any) -> dict[str, Any]:
         """The arguments by the names they have in the operation's schema."""
@@ -113,6 +120,16 @@ class Op:
         """Forbid the removal of these dimensions' units."""
         for dim in dims:
             self.units.pin(dim.labels, self.because(why))
+
+    def needs_several(self, dims: Sequence[Dim]) -> None:
+        """Say that code would take a single unit of these dimensions for none."""
+        self._findings.several.extend(dim.labels for dim in dims)
+
+    def along(self, x: Value, dims: Iterable[int], how: str = "is over it") -> Value:
+        """What comes of work along some dimensions, which stay and may change their size; the others pass."""
+        over = {dim % len(x) for dim in dims}
+        self.pin([x[k] for k in over], f"{self.name} {how}")
+        return Value(free(self.shapes[0][k]) if k in over else dim for k, dim in enumerate(x))
 
     def stays(self, arguments: Sequence[Any], why: str) -> Value | list[Value]:
         """Pin whatever the operation touches, and return units that say so."""

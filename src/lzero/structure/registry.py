@@ -15,13 +15,15 @@ Rule = Callable[..., Any]  # (op, *args, **kwargs) of the operation, tensors as 
 RuleT = TypeVar("RuleT", bound=Rule)
 
 _RULES: dict[str, Rule] = {}
+_VIEWS: set[Rule] = set()
 
 
-def register_rule(*operations: str) -> Callable[[RuleT], RuleT]:
+def register_rule(*operations: str, is_view: bool = False) -> Callable[[RuleT], RuleT]:
     """Teach lzero an operation, by the name export gives it, such as `"aten.linear.default"`.
 
     A rule takes the operation (`Op`) and its arguments, tensors replaced by their dimensions, and returns the
-    dimensions of what the operation returns. A name without an overload stands for all of them.
+    dimensions of what the operation returns. A name without an overload stands for all of them. With `is_view`, what it
+    makes of a weight still reads what the weight reads: the same numbers elsewhere, or multiples of them.
 
     >>> @register_rule("mylib.scale_channels")
     ... def scale_channels(op, x, scale):
@@ -40,6 +42,7 @@ def register_rule(*operations: str) -> Callable[[RuleT], RuleT]:
 
     def register(rule: RuleT) -> RuleT:
         _RULES.update(dict.fromkeys(operations, rule))
+        _VIEWS.update([rule] if is_view else [])
         return rule
 
     return register
@@ -55,6 +58,11 @@ def find_rule(target: object) -> Rule | None:
     if isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags:
         return _pointwise
     return None
+
+
+def is_view(rule: Rule) -> bool:
+    """Whether results of this rule are views, or multiples, of its arguments."""
+    return rule in _VIEWS
 
 
 def _pointwise(op: Op, *args: Any, **kwargs: Any) -> Value:

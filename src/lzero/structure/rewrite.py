@@ -20,6 +20,8 @@ SIZE = "aten.sym_size.int"  # gives a size at run time
 
 def rewritten(node: Node, values: Values, alive: Alive) -> Call:
     """The call that does for what is left what the node's call did for all."""
+    if node.target is aten.view.dtype:  # another type, not another shape
+        return node.target, node.args, dict(node.kwargs)
     family = str(node.target).rpartition(".")[0]
     rewrite = _REWRITES.get(family)
     return (node.target, node.args, dict(node.kwargs)) if rewrite is None else rewrite(node, values, alive)
@@ -77,6 +79,8 @@ def _unflatten(node: Node, values: Values, alive: Alive) -> Call:
 def _split(node: Node, values: Values, alive: Alive) -> Call:
     dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
     parts = [_count(part[dim], alive) for part in values[node]]
+    if parts == [part[dim].size for part in values[node]]:  # as of a batch, whose sizes are known at run time
+        return node.target, node.args, dict(node.kwargs)
     return aten.split_with_sizes.default, (node.args[0], parts, dim), {}
 
 
@@ -94,6 +98,8 @@ def _slice(node: Node, values: Values, alive: Alive) -> Call:
 def _narrow(node: Node, values: Values, alive: Alive) -> Call:
     x, dim, start, length = _arguments(node)
     mask = alive(values[x][dim])
+    if mask.all():
+        return node.target, node.args, dict(node.kwargs)
     start %= len(mask)
     return node.target, (x, dim, int(mask[:start].sum()), int(mask[start : start + length].sum())), {}
 

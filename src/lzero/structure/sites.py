@@ -32,6 +32,7 @@ class Site:
     producers: tuple[Slice, ...]
     followers: tuple[Slice, ...]
     consumers: tuple[Slice, ...]
+    least: int = 1  # how many the code needs
 
     @property
     def size(self) -> int:
@@ -60,6 +61,7 @@ def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
         key = (analysis.units.axis_of(label), analysis.units.reason(label))
         groups.setdefault(key, []).append(label)
     depths = analysis.units.depths()
+    several = {label for labels in analysis.several for label in _labels(analysis, labels)}
     sites: list[Site] = []
     pinned: list[Pinned] = []
     names: set[str] = set()
@@ -68,13 +70,15 @@ def find_sites(analysis: Analysis) -> tuple[list[Site], list[Pinned]]:
         holders = [s for s in _ordered(s for label in labels for s in held_by[label]) if s not in consumers]
         inner = reason is None and (labels[0] in depths or _is_inner(analysis, labels[0], consumers))
         name = _unique_name(holders, consumers, names, "/inner" if inner else "")
-        if reason is None and holders:
+        if reason is None and holders and len(labels) > 1:
             producers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) > 1)
             followers = tuple(s for s in holders if len(analysis.tensors[s.tensor]) <= 1)
-            sites.append(Site(name, tuple(sorted(labels)), producers, followers, tuple(consumers)))
+            least = 1 if several.isdisjoint(labels) else 2
+            sites.append(Site(name, tuple(sorted(labels)), producers, followers, tuple(consumers), least))
         else:
             # As many zeros as code puts beside what a layer makes are nobody's.
-            pinned.append(Pinned(name, len(labels), reason or "made by no layer", tuple(consumers)))
+            why = reason or ("the only unit that its layer makes" if holders else "made by no layer")
+            pinned.append(Pinned(name, len(labels), why, tuple(consumers)))
     return sites, pinned
 
 

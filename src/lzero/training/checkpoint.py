@@ -218,7 +218,7 @@ def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]], columns:
     if set(sites) != set(sparsifier.history.sites):
         raise CheckpointError("the checkpoint was made with other gates")
     for group in sparsifier.groups:
-        left = sites.get(group.name) if group.columns is None else columns.get(group.columns.tensor)
+        left = columns.get(group.columns[0].tensor) if group.columns else sites.get(group.name)
         if left is not None and group.elements is None:
             # Units are counted as in the dense network, from which a file may have brought this one some way already.
             units = sparsifier.history.sites[group.name] if group.site else range(group.stop - group.start)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lzero.errors import LzeroError
-from lzero.files import write_atomically
+from lzero.files import write_text
 from lzero.recipes import Recipe, as_toml
 from lzero.training.events import Events
 
@@ -99,8 +99,7 @@ class RunFolder:
         """Write a file whole."""
         if not self.writes:
             return
-        with write_atomically(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(path, text)
 
     def begin_at(self, epoch: int) -> None:
         """Forget what was noted after the epoch at which the training goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ def fit(
     dataset = data.load(recipe.data.name, data_dir) if dataset is None else dataset
     place: dict[str, Any] = {"accelerator": accelerator, "devices": devices, "strategy": strategy}
     again: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-    dense_error = None
+    dense_error = _known_dense_error(recipe, folder) if resume and folder is not None else None
     if compare:
         follow: dict[str, Any] = {"on_step": on_step, "on_epoch": on_epoch, "should_stop": should_stop}
         same = {"model": copy.deepcopy(model), "dataset": dataset, "checkpoint_seconds": checkpoint_seconds}
@@ -120,6 +121,15 @@ def _dense_error(recipe: Recipe, folder: str | Path | None, again: dict[str, Any
     if run.is_begun and not any(again.values()):
         raise run.taken()
     return fit(dense_recipe(recipe), run.dense, **again, **same).compacted.error
+
+
+def _known_dense_error(recipe: Recipe, folder: str | Path) -> float | None:
+    """The error of the network without gates, where the folder has it from before."""
+    dense = RunFolder(RunFolder(Path(folder)).dense)
+    if not dense.outcome.exists() or dense.config.read_text(encoding="utf-8") != as_toml(dense_recipe(recipe)):
+        return None
+    error: float = json.loads(dense.outcome.read_text(encoding="utf-8"))["compacted"]["error"]
+    return error
 
 
 def _tell(step: Step, on_step: Callable[[Step], None] | None, on_epoch: OnEpoch | None) -> None:

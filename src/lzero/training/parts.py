@@ -67,8 +67,12 @@ def start_from(model: nn.Module, path: Path) -> None:
         with safe_open(path, framework="pt") as file:
             ours = storage.KEY in (file.metadata() or {})
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except FileNotFoundError as error:
+        raise LzeroError(f"{path}: there is no such file") from error
     except (OSError, SafetensorError) as error:
-        raise LzeroError(f"{path}: not a safetensors file with weights ({error})") from error
+        torchs = isinstance(error, SafetensorError) and path.suffix in (".pt", ".pth", ".bin")
+        advice = f"; safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), …) makes one" * torchs
+        raise LzeroError(f"{path}: not a safetensors file with weights ({error}){advice}") from error
     if ours:
         storage.load(model, path)
         return

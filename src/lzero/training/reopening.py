@@ -37,7 +37,8 @@ def reopened(folder: str | Path, example: Tensor) -> Session:
         session = build(plain, Dataset(recipe.data.name, blank, blank, ()))
         checkpoint.restore(session, run.checkpoint, run.config.read_text(encoding="utf-8"), to_go_on=False)
     if session.sparsifier is None:
-        raise LzeroError(f"{run.path}: its network has no gates any more; train with gates, and without freeze_after")
+        why = "has no gates any more; train with shrink.freeze_after=none" if recipe.is_gated else "never had gates"
+        raise LzeroError(f"{run.path}: its network {why}")
     if session.average is not None:
         session.model.load_state_dict(session.average.module.state_dict())
     session.model.cpu()
@@ -50,7 +51,7 @@ def judged(session: Session, small: nn.Module, dataset: Dataset) -> float:
     device, shape = session.fabric.device, session.batches.images.shape[1:]
     with evaluating(small), torch.no_grad():
         scores = small(torch.zeros(1, *shape))
-    if dataset.shape != shape or scores.shape[1:] != (len(dataset.classes),):
+    if dataset.shape != shape or scores.shape[1] < len(dataset.classes):
         raise LzeroError(f"the network was not trained on {dataset.name}, which has other images or classes")
     train, test = parts_of(session.recipe, dataset)
     session.test, session.statistics = judging(session.recipe, train, test, device)

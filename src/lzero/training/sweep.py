@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lzero.errors import ArgumentError
-from lzero.files import write_atomically
-from lzero.recipes import full_key, load
+from lzero.errors import ArgumentError, LzeroError
+from lzero.files import write_text
+from lzero.recipes import full_key, load, value_of
+from lzero.recipes.settings import toml_value
 from lzero.training.folder import RunFolder
 from lzero.training.together import Point, Trial, train_all
 
@@ -46,7 +47,7 @@ def sweep(
     >>> [row["optimizer.lr"] for row in rows]
     [0.01, 0.001]
     """
-    over = {full_key(key): values for key, values in over.items()}
+    over = {full_key(key): [value_of(toml_value(each)) for each in values] for key, values in over.items()}
     trials = list(plan(recipe, over, Path(folder), seeds, changes))
     table = Path(folder) / "sweep.json"
     if not resume and any(path.exists() for path in (table, *(trial.folder for trial in trials))):
@@ -57,9 +58,9 @@ def sweep(
             advice="go on with --resume, or choose another",
         )
     _check_settings(_rows(table), [*over, SEED], folder)
-    for trial in trials:
-        if trial.is_finished:
-            RunFolder(trial.folder).check(trial.recipe, resume=True)
+    earlier = ({key: value for key, value in row.items() if "." in key} for row in _rows(table))
+    for trial in (*trials, *(_trial(recipe, settings, Path(folder), changes) for settings in earlier)):
+        RunFolder(trial.folder).check(trial.recipe, resume=True)
     on_plan(trials)
     try:
         for trial in train_all(
@@ -72,7 +73,10 @@ def sweep(
 
 
 def _rows(table: Path) -> list[Point]:
-    rows: list[Point] = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
+    try:
+        rows: list[Point] = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
+    except ValueError as error:
+        raise LzeroError(f"{table}: damaged, not the table of a sweep ({error})") from error
     return rows
 
 
@@ -90,8 +94,7 @@ def _tabled(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
     made = [[row[key] for key in keys] for row in rows]
     rows = [row for row in _rows(table) if [row[key] for key in keys] not in made] + rows
     if rows:
-        with write_atomically(table) as temporary:
-            temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        write_text(table, json.dumps(rows, indent=2) + "\n")
     return rows
 
 
@@ -103,17 +106,17 @@ def plan(
         raise ArgumentError.about("over, seeds", expected="at least one value of each", got=f"{dict(over)}, {seeds}")
     if SEED in over or any(change.partition("=")[0].strip() in ("seed", SEED) for change in changes):
         raise ArgumentError.about("over, changes", expected="other settings", got=SEED, advice="say how many seeds")
-    if any(len(values) != len(set(map(_as_text, values))) for values in over.values()):
+    if any(len(values) != len(set(map(toml_value, values))) for values in over.values()):
         raise ArgumentError.about("over", expected="values that differ", got=dict(over))
     for values in itertools.product(*over.values(), range(seeds)):
         settings = dict(zip([*over, SEED], values, strict=True))
-        changed = [*changes, *(f"{key}={_as_text(value)}" for key, value in settings.items())]
-        name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())
-        yield Trial(settings, load(recipe, changed), folder / name)
+        yield _trial(recipe, settings, folder, changes)
 
 
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _trial(recipe: str | Path, settings: Point, folder: Path, changes: Sequence[str]) -> Trial:
+    changed = [*changes, *(f"{key}={toml_value(value)}" for key, value in settings.items())]
+    name = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())
+    return Trial(settings, load(recipe, changed), folder / name)
 
 
 def spaced(first: float, last: float, count: int = 8) -> list[float]:

@@ -24,7 +24,7 @@ import torch
 
 from lzero import data
 from lzero.arguments import whole
-from lzero.errors import LzeroError
+from lzero.errors import LzeroError, described
 from lzero.recipes import Recipe
 from lzero.training.building import build
 from lzero.training.folder import RunFolder
@@ -72,9 +72,12 @@ def train_all(
     data_dir: str | Path | None = None,
     accelerator: str = "auto",
     workers: int | None = None,
+    among: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Trial]:
     """Train what is not finished yet, `workers` at a time; each is given out when it is done.
+
+    They may be some `among` more that are not named here, because they are done.
 
     When `should_stop()` is true, every training writes a checkpoint, and KeyboardInterrupt is raised. Errors of single
     trainings are raised when the others are done.
@@ -83,7 +86,7 @@ def train_all(
     workers = None if workers is None else whole("workers", workers)
     left = [trial for trial in trials if not trial.is_finished]
     on_gpu = device.type == "cuda"
-    at_once = min(len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
+    at_once = min(among or len(trials), workers or (SIDE_BY_SIDE if on_gpu else _cores()))
     # By all trainings, not by those that are left: the threads of a training decide how its sums are rounded.
     threads = max(1, _cores() // at_once) if at_once > 1 else None
     pool = Pool(data_dir, device.type, at_once, threads, should_stop)
@@ -238,6 +241,8 @@ def _named(trial: Trial) -> Iterator[None]:
         yield
     except LzeroError as error:
         raise LzeroError(f"{trial.folder.name}: {error}") from error
+    except Exception as error:  # whatever the user's code raises, or torch for want of memory
+        raise LzeroError(f"{trial.folder.name}: {described(error)}") from error
 
 
 def side_by_side(

@@ -76,7 +76,7 @@ class ViT(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Scores of classes."""
         patches = self.embed(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.token.expand(len(x), -1, -1), patches], dim=1)
+        tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), patches], dim=1)
         scores: Tensor = self.head(self.norm(self.layers(tokens + self.places)[:, 0]))
         return scores
 

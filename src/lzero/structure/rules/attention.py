@@ -23,8 +23,10 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> Value:
     """Heads are units; the inner dimension of q·k is pinned, that of v is free to go."""
-    del dropout, is_causal, scale
+    del dropout, is_causal
     op.contract(query[-1], key[-1])
+    if scale is None:
+        op.pin([query[-1]], "attention divides by the root of their number")
     op.unite(key[-2], value[-2])
     op.pin([key[-2]], "attention is over it")
     op.attends_to(value)

@@ -17,7 +17,14 @@ def linear(op: Op, x: Value, weight: Value, bias: Value | None = None) -> Value:
     if bias is not None:
         out = op.unite(out, bias[0])
     op.multiplies(*x[:-1], out, weight[1])
-    return Value(dim.without_sources() for dim in (*x[:-1], out))
+    return Value([*x[:-1], out])
+
+
+@register_rule("aten.outer.default")
+def outer(op: Op, left: Value, right: Value) -> Value:
+    """All products of two vectors."""
+    op.multiplies(left[0], right[0])
+    return Value([left[0], right[0]])
 
 
 @register_rule("aten.matmul.default", "aten.bmm.default", "aten.mm.default", "aten.mv.default", "aten.dot.default")
@@ -30,7 +37,7 @@ def matmul(op: Op, left: Value, right: Value) -> Value:
     rows, columns = Value(left[-2:-1]), Value(right[-1:] if len(right) > 1 else ())
     if not inner.sources:
         op.attends_to(right)
-    out = Value([*batch, *(dim.without_sources() for dim in (*rows, *columns))])
+    out = Value([*batch, *rows, *columns])
     op.multiplies(*out, inner)
     return out
 
@@ -51,7 +58,7 @@ def bilinear(op: Op, left: Value, right: Value, weight: Value, bias: Value | Non
     batch = op.broadcast([Value(left[:-1]), Value(right[:-1])]) if len(left) > 1 else Value()
     op.multiplies(*batch, out, weight[1], weight[2])
     op.multiplies(*batch, out, weight[2])
-    return Value([*batch, out.without_sources()])
+    return Value([*batch, out])
 
 
 @register_rule("aten.einsum.default")
@@ -74,7 +81,7 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
     inner = {letter for letter in summed if len(dims[letter]) == 2 and len({dim.size for dim in dims[letter]}) == 1}
     if inner:
         op.multiplies(*(whole[letter] for letter in dims if letter not in summed or letter in inner))
-    return Value(whole[letter].without_sources() for letter in output)
+    return Value(whole[letter] for letter in output)
 
 
 def _spelled_out(equation: str, operands: list[Value]) -> tuple[list[str], str]:
@@ -140,7 +147,7 @@ def _convolved(op: Op, x: Value, out: Dim, multiplied: tuple[Dim, ...], spatial:
     places = [free(size) for size in op.shapes[0][-spatial:]]
     batch = x[: -spatial - 1]
     op.multiplies(*batch, out, *multiplied, *places)
-    return Value([*(dim.without_sources() for dim in (*batch, out)), *places])
+    return Value([*batch, out, *places])
 
 
 @register_rule("aten.conv_transpose1d", "aten.conv_transpose2d", "aten.conv_transpose3d")
@@ -168,4 +175,4 @@ def transposed_convolution(
         out = bias[0] if bias is not None else op.units.fresh(weight[1].size * groups)
         _unite_groups(op, channels, out, groups)
     op.multiplies(*batch, weight[0], *weight[1:], *places)
-    return Value([*batch, out.without_sources(), *(free(size) for size in op.shapes[0][-spatial:])])
+    return Value([*batch, out, *(free(size) for size in op.shapes[0][-spatial:])])

@@ -13,18 +13,20 @@ from lzero.structure.units import Dim, free
 
 
 def _spatial(op: Op, x: Value, spatial: int) -> Value:
-    op.pin(x[-spatial:], f"{op.name} is over it")
-    return Value([*(d.without_sources() for d in x[:-spatial]), *(free(n) for n in op.shapes[0][-spatial:])])
+    return op.along(x, range(-spatial, 0))
 
 
 @register_rule("aten.max_pool1d", "aten.avg_pool1d", "aten.adaptive_avg_pool1d", "aten.upsample_nearest1d")
-@register_rule("aten.upsample_linear1d", "aten.reflection_pad1d", "aten.replication_pad1d")
+@register_rule(
+    "aten._upsample_nearest_exact1d", "aten.upsample_linear1d", "aten.reflection_pad1d", "aten.replication_pad1d"
+)
 def spatial_1d(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """The last dimension changes; channels pass."""
     return _spatial(op, x, 1)
 
 
 @register_rule("aten.max_pool2d", "aten.avg_pool2d", "aten.adaptive_avg_pool2d", "aten.upsample_nearest2d")
+@register_rule("aten._upsample_nearest_exact2d", "aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa")
 @register_rule("aten.upsample_bilinear2d", "aten.upsample_bicubic2d", "aten.reflection_pad2d", "aten.replication_pad2d")
 def spatial_2d(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """The last two dimensions change; channels pass."""
@@ -32,7 +34,7 @@ def spatial_2d(op: Op, x: Value, *_: Any, **__: Any) -> Value:
 
 
 @register_rule("aten.max_pool3d", "aten.avg_pool3d", "aten.adaptive_avg_pool3d", "aten.upsample_nearest3d")
-@register_rule("aten.upsample_trilinear3d", "aten.replication_pad3d")
+@register_rule("aten._upsample_nearest_exact3d", "aten.upsample_trilinear3d", "aten.replication_pad3d")
 def spatial_3d(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """The last three dimensions change; channels pass."""
     return _spatial(op, x, 3)
@@ -90,7 +92,7 @@ def channel_shuffle(op: Op, x: Value, groups: int) -> Value:
     """Channels of the groups by turns; the number of groups is written into the call, so that all of them stay."""
     outer, inner = op.units.split(x[1], [groups, x[1].size // groups], op.because(f"{op.name} cuts across units"))
     op.pin([outer], f"{op.name} has as many groups")
-    return Value([x[0], op.units.merge([inner, outer]).without_sources(), *x[2:]])
+    return Value([x[0], op.units.merge([inner, outer]), *x[2:]])
 
 
 def _whole(op: Op, channels: Dim, places: int) -> Dim:
@@ -98,7 +100,7 @@ def _whole(op: Op, channels: Dim, places: int) -> Dim:
     sizes = [channels.size // places, places]
     outer, inner = op.units.split(channels, sizes, op.because(f"{op.name} cuts across units"))
     op.pin([inner], f"{op.name} makes places of it")
-    return outer.without_sources()
+    return outer
 
 
 def _each(op: Op, x: Value, places: int, left: tuple[int, ...]) -> Value:

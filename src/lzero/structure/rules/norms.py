@@ -15,7 +15,7 @@ def _per_channel(op: Op, x: Value, parameters: tuple[Value | None, ...]) -> Valu
     for parameter in parameters:
         if parameter is not None:
             channels = op.unite(channels, parameter[0])
-    return Value([x[0], channels.without_sources(), *x[2:]])
+    return x.replaced(1, channels)
 
 
 @register_rule("aten.batch_norm.default")
@@ -50,11 +50,9 @@ def weight_norm(op: Op, direction: Value, length: Value, dim: int = 0) -> Value:
     """A weight as length times direction, whose norm is over all dimensions but one, or over all."""
     if not length:
         op.pin(direction, "the norm of a weight is over it")
-        return Value(d.without_sources() for d in direction)
+        return direction
     op.pin([d for k, d in enumerate(direction) if k != dim % len(direction)], "the norm of a weight is over it")
-    out = list(direction)
-    out[dim] = op.unite(direction[dim], length[dim])
-    return Value(d.without_sources() for d in out)
+    return direction.replaced(dim, op.unite(direction[dim], length[dim]))
 
 
 @register_rule("aten.layer_norm.default")

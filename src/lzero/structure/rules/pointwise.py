@@ -11,8 +11,17 @@ from lzero.structure.registry import register_rule
 from lzero.structure.units import Dim, free
 
 
-@register_rule("aten.to", "aten._to_copy", "aten.type_as", "aten.clone", "aten.contiguous", "aten.alias", "aten.detach")
-@register_rule("aten.lift_fresh_copy", "aten.float", "aten.double", "aten.half", "aten.bfloat16")
+@register_rule(
+    "aten.to",
+    "aten._to_copy",
+    "aten.type_as",
+    "aten.clone",
+    "aten.contiguous",
+    "aten.alias",
+    "aten.detach",
+    is_view=True,
+)
+@register_rule("aten.lift_fresh_copy", "aten.float", "aten.double", "aten.half", "aten.bfloat16", is_view=True)
 def copy(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """The same values: still a view of a parameter, where it was one."""
     del op
@@ -29,12 +38,13 @@ def overwrite(op: Op, x: Value, source: Value, *_: Any, **__: Any) -> Value:
 @register_rule("aten.hardswish", "aten.bernoulli", "aten.masked_fill", "aten.fill", "aten.nan_to_num", "aten.clamp")
 @register_rule("aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
 @register_rule("aten.rrelu", "aten.hardsigmoid", "aten.silu", "aten.mish", "aten.gelu", "aten.leaky_relu", "aten.relu6")
+@register_rule("aten.log_sigmoid", "aten.special_expit", "aten.special_ndtr", "aten.special_log_ndtr")
 def elementwise(op: Op, x: Value, *others: Any, **named: Any) -> Value:
     """Each position by itself."""
     return op.broadcast([x, *(v for v in (*others, *named.values()) if isinstance(v, Value))])
 
 
-@register_rule("aten.mul", "aten.div")
+@register_rule("aten.mul", "aten.div", is_view=True)
 def scaled(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
     """A weight times numbers still reads what the weight reads: $(w z)\\, c = (w c)\\, z$."""
     values = [each for each in (x, other) if isinstance(each, Value)]
@@ -59,7 +69,7 @@ def _have_a_source(operands: list[Node]) -> bool:
     return len(seen) == 2 and not seen[0].isdisjoint(seen[1])
 
 
-@register_rule("aten.add", "aten.sub")
+@register_rule("aten.add", "aten.sub", is_view=True)
 def added(op: Op, x: Value | float, other: Value | float, **_: Any) -> Value:
     """A sum of weights reads what all of them read: $w z + v z = (w + v)\\, z$."""
     values = [each for each in (x, other) if isinstance(each, Value)]
@@ -86,7 +96,7 @@ def prelu(op: Op, x: Value, weight: Value) -> Value:
     """One slope for all, or one for each channel."""
     if weight and weight[0].size > 1:
         op.unite(x[1], weight[0])
-    return Value(dim.without_sources() for dim in x)
+    return x
 
 
 @register_rule("aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like")
@@ -94,7 +104,7 @@ def prelu(op: Op, x: Value, weight: Value) -> Value:
 def like(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """A new tensor that shrinks with the one it is made after."""
     del op
-    return Value(dim.without_sources() for dim in x)
+    return x
 
 
 @register_rule("aten.arange", "aten.scalar_tensor", "aten.eye", "aten.rand", "aten.randn")

@@ -87,4 +87,4 @@ def _ends(op: Op, start: Value | list[Value], batch: Dim, states: Dim, units: Di
     for end, given in zip(ends, start if isinstance(start, list) else [start], strict=True):
         op.unite(batch, given[-2])
         op.unite(end, given[-1])
-    return [(batch, end.without_sources()) for end in ends]
+    return [(batch, end) for end in ends]

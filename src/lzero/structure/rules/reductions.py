@@ -25,13 +25,21 @@ def reduction(op: Op, x: Value, *args: Any, **named: Any) -> Value:
     gone = _listed(given.get("dim"), len(x))
     op.pin([x[k] for k in gone], f"{op.name} is over it")
     kept = given.get("keepdim", False)
-    return Value(free(1) if k in gone else d.without_sources() for k, d in enumerate(x) if kept or k not in gone)
+    return Value(free(1) if k in gone else d for k, d in enumerate(x) if kept or k not in gone)
 
 
 @register_rule("aten.max.dim", "aten.min.dim", "aten.median.dim", "aten.var_mean", "aten.std_mean")
+@register_rule("aten.aminmax.default")
 def pair_of_reductions(op: Op, x: Value, *args: Any, **named: Any) -> list[Value]:
     """Two results of the same dimensions, such as the largest values and where they are."""
     return [reduction(op, x, *args, **named)] * 2
+
+
+@register_rule("aten.kthvalue.default")
+def ordinal(op: Op, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """The k-th smallest along a dimension, and where it is."""
+    del k
+    return [reduction(op, x, dim=dim, keepdim=keepdim)] * 2
 
 
 @register_rule("aten.mean.default", "aten.sum.default", "aten.max.default", "aten.min.default")
@@ -46,15 +54,20 @@ def total(op: Op, x: Value, *_: Any, **__: Any) -> Value:
 def along(op: Op, x: Value, dim: int = -1, *_: Any, **__: Any) -> Value:
     """Every result along the dimension depends on all of it."""
     op.pin([x[dim]], f"{op.name} is along it")
-    return Value(d.without_sources() for d in x)
+    return x
 
 
-@register_rule("aten.sort.default", "aten.topk")
+@register_rule("aten.diff.default")
+def differences(op: Op, x: Value, n: int = 1, dim: int = -1, *_: Any, **__: Any) -> Value:
+    """Of neighbours, of which there is one less."""
+    del n
+    return op.along(x, [dim], "is along it")
+
+
+@register_rule("aten.sort.default", "aten.topk", "aten.cummax.default", "aten.cummin.default")
 def order(op: Op, x: Value, *args: Any, **named: Any) -> list[Value]:
     """Values in their order, all of them or the first, and where they were."""
-    dim = op.arguments(x, *args, **named).get("dim", -1) % len(x)
-    op.pin([x[dim]], f"{op.name} is along it")
-    return [Value(free(op.shapes[0][k]) if k == dim else d.without_sources() for k, d in enumerate(x))] * 2
+    return [op.along(x, [op.arguments(x, *args, **named).get("dim", -1)], "is along it")] * 2
 
 
 @register_rule("aten.glu")
@@ -62,4 +75,4 @@ def gated_linear_unit(op: Op, x: Value, dim: int = -1) -> Value:
     """One half times the sigmoid of the other, position by position."""
     half = x[dim].size // 2
     joined = op.unite(x[dim].positions(slice(half)), x[dim].positions(slice(half, None)))
-    return Value((joined if k == dim % len(x) else d).without_sources() for k, d in enumerate(x))
+    return x.replaced(dim, joined)

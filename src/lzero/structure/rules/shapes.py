@@ -12,14 +12,14 @@ from lzero.structure.registry import register_rule
 from lzero.structure.units import Dim, free
 
 
-@register_rule("aten.permute.default")
+@register_rule("aten.permute.default", is_view=True)
 def permute(op: Op, x: Value, dims: list[int]) -> Value:
     """Dimensions in another order."""
     del op
     return Value(x[dim] for dim in dims)
 
 
-@register_rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default")
+@register_rule("aten.transpose.int", "aten.swapaxes.default", "aten.swapdims.default", is_view=True)
 def transpose(op: Op, x: Value, one: int, other: int) -> Value:
     """Two dimensions exchanged."""
     order = list(range(len(x)))
@@ -27,13 +27,19 @@ def transpose(op: Op, x: Value, one: int, other: int) -> Value:
     return permute(op, x, order)
 
 
-@register_rule("aten.t.default", "aten.numpy_T.default", "aten.mT.default")
+@register_rule("aten.numpy_T.default", is_view=True)
+def reverse(op: Op, x: Value) -> Value:
+    """All dimensions, from the last to the first."""
+    return permute(op, x, [*reversed(range(len(x)))])
+
+
+@register_rule("aten.t.default", "aten.mT.default", is_view=True)
 def matrix_transpose(op: Op, x: Value) -> Value:
     """The last two dimensions exchanged."""
     return transpose(op, x, -2, -1) if len(x) > 1 else x
 
 
-@register_rule("aten.movedim.int")
+@register_rule("aten.movedim.int", is_view=True)
 def movedim(op: Op, x: Value, source: int, destination: int) -> Value:
     """One dimension elsewhere."""
     order = [k for k in range(len(x)) if k != source % len(x)]
@@ -41,17 +47,22 @@ def movedim(op: Op, x: Value, source: int, destination: int) -> Value:
     return permute(op, x, order)
 
 
-@register_rule("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints")
+@register_rule(
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints", is_view=True
+)
 @register_rule(
     "aten.unflatten.int",
-    "aten.squeeze",
     "aten.unsqueeze.default",
     "aten.view_as.default",
     "aten.reshape_as.default",
     "aten.ravel.default",
+    is_view=True,
 )
 def reshape(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """Dimensions merged and split: between matching stretches of the two shapes, labels are joined and refined."""
+    if 0 in op.shapes[0]:
+        op.pin(x, f"{op.name} has nothing to lay out")
+        return Value(free(size) for size in op.shapes[0])
     old = [dim for dim in x if dim.size != 1]
     op.pin([dim for dim in x if dim.size == 1], f"{op.name} drops or keeps a lone unit")
     new: list[Dim] = []
@@ -65,6 +76,14 @@ def reshape(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     return Value(free(1) if size == 1 else next(rest) for size in op.shapes[0])
 
 
+@register_rule("aten.squeeze", is_view=True)
+def squeeze(op: Op, x: Value, dims: int | list[int] | None = None) -> Value:
+    """Without dimensions of one position; the code would also drop one of which a single unit is left."""
+    chosen = range(len(x)) if dims is None else [dims] if isinstance(dims, int) else dims
+    op.needs_several([x[dim] for dim in chosen if x[dim].size > 1])
+    return reshape(op, x)
+
+
 def _stretch(old: list[Dim], sizes: list[int]) -> tuple[int, int]:
     """How many dimensions of each shape make the shortest stretches of equal length."""
     taken, wanted = 1, 1
@@ -73,7 +92,7 @@ def _stretch(old: list[Dim], sizes: list[int]) -> tuple[int, int]:
     return taken, wanted
 
 
-@register_rule("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
+@register_rule("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", is_view=True)
 def expand(op: Op, x: Value, *_: Any, **__: Any) -> Value:
     """Dimensions of one stretched: of indices, to positions that go with those of what they meet."""
     shape = op.shapes[0]
@@ -95,17 +114,17 @@ def repeat(op: Op, x: Value, _: list[int]) -> Value:
     return Value(Dim(np.tile(dim.labels, (n, 1))) for dim, n in zip(dims, counts, strict=True))
 
 
-@register_rule("aten.repeat_interleave.self_int")
+@register_rule("aten.repeat_interleave.self_int", is_view=True)
 def repeat_interleave(op: Op, x: Value, times: int, dim: int | None = None, **_: Any) -> Value:
     """Each position several times in a row."""
     if dim is None:
         op.pin(x, f"{op.name} flattens it")
         return Value(free(size) for size in op.shapes[0])
     repeated = Dim(np.repeat(x[dim].labels, times, axis=0))
-    return Value(repeated if k == dim % len(x) else d for k, d in enumerate(x))
+    return x.replaced(dim, repeated)
 
 
-@register_rule("aten.flip.default")
+@register_rule("aten.flip.default", is_view=True)
 def flip(op: Op, x: Value, dims: list[int]) -> Value:
     """Positions from the last to the first."""
     del op
@@ -116,15 +135,10 @@ def flip(op: Op, x: Value, dims: list[int]) -> Value:
 @register_rule("aten.unfold.default")
 def windows(op: Op, x: Value, dim: int, *_: int) -> Value:
     """Windows of a dimension; what is in each of them is the last one."""
-    op.pin([x[dim]], f"{op.name} is over it")
-    sizes = op.shapes[0]
-    kept = (free(sizes[k]) if k == dim % len(x) else d.without_sources() for k, d in enumerate(x))
-    return Value([*kept, free(sizes[-1])])
+    return Value([*op.along(x, [dim]), free(op.shapes[0][-1])])
 
 
 @register_rule("aten.roll.default")
 def roll(op: Op, x: Value, _: object, dims: list[int] | None = None) -> Value:
     """Positions go round: by a number of them, so that all have to stay."""
-    moved = {dim % len(x) for dim in dims} if dims else set(range(len(x)))
-    op.pin([x[k] for k in moved], f"{op.name} moves its positions by a number of them")
-    return Value(free(d.size) if k in moved else d.without_sources() for k, d in enumerate(x))
+    return op.along(x, dims or range(len(x)), "moves its positions by a number of them")

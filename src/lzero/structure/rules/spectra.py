@@ -16,14 +16,14 @@ KINDS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 def transform(op: Op, x: Value, n: object = None, dim: int = -1, norm: object = None) -> Value:
     """Over one dimension, whose length may change."""
     del n, norm
-    return _transformed(op, x, [dim])
+    return op.along(x, [dim])
 
 
 @register_rule(*(f"aten.fft_{kind}2" for kind in KINDS))
 def transform_images(op: Op, x: Value, s: object = None, dim: Sequence[int] = (-2, -1), norm: object = None) -> Value:
     """Over two."""
     del s, norm
-    return _transformed(op, x, dim)
+    return op.along(x, dim)
 
 
 @register_rule(*(f"aten.fft_{kind}n" for kind in KINDS))
@@ -33,7 +33,13 @@ def transform_all(
     """Over several: those named, as many of the last as there are lengths, or all."""
     del norm
     several = range(-len(x if s is None else s), 0) if dim is None else dim
-    return _transformed(op, x, several)
+    return op.along(x, several)
+
+
+@register_rule("aten.fft_fftshift", "aten.fft_ifftshift")
+def shifted(op: Op, x: Value, dim: list[int] | None = None) -> Value:
+    """The middle of dimensions, or of all of them, comes first or last."""
+    return op.along(x, range(len(x)) if dim is None else dim)
 
 
 @register_rule("aten.real", "aten.imag", "aten.complex", "aten.polar")
@@ -46,17 +52,11 @@ def parts(op: Op, *values: Value) -> Value:
 def as_pairs(op: Op, x: Value) -> Value:
     """Both parts along a new last dimension."""
     del op
-    return Value([*(dim.without_sources() for dim in x), free(2)])
+    return Value([*x, free(2)])
 
 
 @register_rule("aten.view_as_complex")
 def from_pairs(op: Op, x: Value) -> Value:
     """The other way round."""
     op.pin([x[-1]], f"{op.name} is over it")
-    return Value(dim.without_sources() for dim in x[:-1])
-
-
-def _transformed(op: Op, x: Value, dims: Sequence[int]) -> Value:
-    over = {dim % len(x) for dim in dims}
-    op.pin([x[k] for k in over], f"{op.name} is over it")
-    return Value(free(op.shapes[0][k]) if k in over else dim.without_sources() for k, dim in enumerate(x))
+    return Value(x[:-1])
