@@ -134,6 +134,23 @@ def test_a_dense_run(tmp_path):
     assert "compacted" not in words(html)
 
 
+def test_the_dense_network_is_drawn_beside_where_there_is_one(tmp_path):
+    write_run(tmp_path / "dense", rows=[row(1, error=0.04), row(2, error=0.03)], finished=False)
+    text = words(checked(page(tmp_path)))
+    assert "test 8.33 % dense 3 % compacted 0.67 %" in text
+    assert "dense" not in words(page(tmp_path / "alone", finished=False))
+
+
+def test_what_is_left_once_gates_are_folded_in_is_what_came_out(tmp_path):
+    rows = [row(1), row(2), *({key: value for key, value in row(k).items() if key != "size"} for k in (3, 4))]
+    labels = [svg.get("aria-label") for svg in pictures(page(tmp_path, rows=rows))]
+    assert (
+        "What is left over 4 epochs: parameters from 100\xa0% to 25.2\xa0%; MACs from 100\xa0% to 13.1\xa0%" in labels
+    )
+    labels = [svg.get("aria-label") for svg in pictures(page(tmp_path / "unfinished", rows=rows, finished=False))]
+    assert "What is left over 4 epochs: parameters from 100\xa0% to 50\xa0%; MACs from 100\xa0% to 50\xa0%" in labels
+
+
 def test_several_groups_have_charts_of_their_own(tmp_path):
     rows = [row(1), row(2)]
     for each in rows:

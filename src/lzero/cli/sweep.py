@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import statistics
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +19,10 @@ from lzero.cli.options import Accelerator, AsJson, Changes, DataDir, RecipeName,
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import SettingError, full_key, value_of
-from lzero.report.seeds import interval
+from lzero.report.page import written
+from lzero.report.sweep_page import write_sweep
+from lzero.report.sweeps import columns, combinations, line
+from lzero.training.table import table_in
 
 
 @app.command("sweep")
@@ -44,7 +47,7 @@ def sweep_command(
     accelerator: Accelerator = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train one recipe for many settings and seeds at once, and print what each setting costs and gives."""
+    """Train one recipe for many settings and seeds at once; a table and a page say what each costs and gives."""
     console = Console(stderr=as_json)
     with errors_for_people(), warnings_for_people(console), working_folder_importable():
         from lzero.training.sweep import sweep  # heavy: Fabric
@@ -58,11 +61,12 @@ def sweep_command(
                 data_dir=data_dir, accelerator=accelerator, on_plan=on_plan, should_stop=should_stop,
                 on_trial=lambda row: _print(row, list(values), console),
             )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    console.print(_table(rows, list(values)))
-    say(console, f"All rows: {folder / 'sweep.json'}")
+        if as_json:
+            typer.echo(json.dumps(rows, indent=2))
+        else:
+            console.print(_table(rows))
+        say(console, f"All rows: {table_in(folder)}")
+        say(console, f"With pictures: {written(partial(write_sweep, folder))}")
 
 
 def _all_parsed(over: list[str]) -> dict[str, list[Any]]:
@@ -117,16 +121,10 @@ def _print(row: dict[str, Any], keys: list[str], console: Console) -> None:
     say(console, f"{settings}  {numbers}  {row['seconds']:.0f} s")
 
 
-def _table(rows: list[dict[str, Any]], keys: list[str]) -> Table:
+def _table(rows: list[dict[str, Any]]) -> Table:
     """A line for each combination, means over its seeds, and the 95 % interval of the error."""
-    table = Table(*keys, "error", "± (95 %)", "of MACs", "of parameters", box=None)
-    combinations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        combinations.setdefault(tuple(str(row[key]) for key in keys), []).append(row)
-    for values, same in combinations.items():
-        errors = [row["error"] for row in same]
-        half = interval(errors)
-        spread = "–" if half is None else f"{half:.2%}"
-        means = (statistics.mean(row[name] for row in same) for name in ("macs_share", "params_share"))
-        table.add_row(*map(Text, values), f"{statistics.mean(errors):.2%}", spread, *(f"{mean:.1%}" for mean in means))
+    combined = combinations(rows)
+    table = Table(*columns(combined), box=None)
+    for each in combined:
+        table.add_row(*map(Text, line(each)))
     return table

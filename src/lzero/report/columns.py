@@ -18,7 +18,7 @@ COLUMNS = 150  # places to point at, at most
 
 @dataclass(frozen=True)
 class Series:
-    """One line: a number, or none, for each epoch. The kind is its look: `first`, `second` or `target`."""
+    """One line: a number, or none, for each epoch. The kind is its look: `first`, `second`, `third` or `target`."""
 
     name: str
     kind: str

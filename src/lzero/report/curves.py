@@ -47,9 +47,11 @@ def _task(run: Run) -> list[Chart | None]:
     examples = run.recipe.data.evaluated_on
     loss = [_series(run, "training", "first", "loss"), _series(run, examples, "second", "test_loss")]
     compacted = number(inside(run.outcome, "compacted", "error"))
+    dense = {float(row["epoch"]): error_of(row) for row in run.dense_rows}
     error = [
         _series(run, "training", "first", "training_error"),
         Series(examples, "second", [error_of(row) for row in run.rows]),
+        Series("dense", "third", [dense.get(float(row["epoch"])) for row in run.rows]),
         Series("compacted", "target", [None if is_dense(run) else compacted] * len(run.rows)),
     ]
     return [draw("Loss", _time(run), loss), draw("Error", _time(run), error, shares=True)]
@@ -57,11 +59,17 @@ def _task(run: Run) -> list[Chart | None]:
 
 def _size(run: Run) -> list[Chart | None]:
     """What is left of the network, whatever drives its gates."""
-    series = [
-        Series(UNITS[cost], kind, [_share(inside(row, "size", cost)) for row in run.rows])
-        for cost, kind in (("params", "first"), ("macs", "second"))
-    ]
+    series = [Series(UNITS[cost], kind, _sizes(run, cost)) for cost, kind in (("params", "first"), ("macs", "second"))]
     return [draw("What is left", _time(run), series, shares=True)]
+
+
+def _sizes(run: Run, cost: str) -> list[float | None]:
+    """Shares of the dense network, after each epoch; where gates have been folded in they are what came out."""
+    shares = [_share(inside(row, "size", cost)) for row in run.rows]
+    gated = max((k for k, share in enumerate(shares, start=1) if share is not None), default=0)
+    dense, left = (number(inside(run.outcome, network, cost)) for network in ("dense", "compacted"))
+    in_the_end = None if not gated or not dense or left is None else number(left / dense)
+    return [*shares[:gated], *([in_the_end] * (len(shares) - gated))]
 
 
 def _share(size: object) -> float | None:

@@ -34,6 +34,7 @@ class Run:
     recipe: Recipe
     settings: str
     rows: list[dict[str, Any]]
+    dense_rows: list[dict[str, Any]]  # of the network without gates, where there is one to compare with
     outcome: dict[str, Any] | None
     dense: dict[str, Any]  # the shapes of the dense network, by parameter
     indices: dict[str, Tensor]  # the inputs that dense layers choose, by the layer's path
@@ -47,10 +48,11 @@ def read_run(path: Path) -> Run:
         recipe = recipes.load(folder.config)
     except LzeroError as error:
         raise RunError(f"{folder.config}: {str(error).removeprefix(f'{folder.config}: ')}") from error
-    rows = _rows(folder.metrics)
+    rows, without_gates = _rows(folder.metrics), RunFolder(folder.dense).metrics
+    dense_rows = _rows(without_gates) if without_gates.exists() else []
     outcome = _object(_text(folder.outcome), folder.outcome) if folder.outcome.exists() else None
     dense, indices = ({}, {}) if outcome is None else _network(folder.model)
-    return Run(recipe, settings, rows, outcome, dense, indices)
+    return Run(recipe, settings, rows, dense_rows, outcome, dense, indices)
 
 
 def number(value: object) -> float | None:

@@ -120,7 +120,7 @@ def curve(record: Record, name: str, factor: float = 1.0) -> list[float | None]:
     return [None if number is None else factor * number for number in numbers]
 
 
-def told(rows: Iterable[Sequence[Record]]) -> str:
+def told(rows: Iterable[Sequence[object]]) -> str:
     """Of how many trainings each line and its band are made."""
     counts = sorted({len(records) for records in rows})
     if counts == [1]:

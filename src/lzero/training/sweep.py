@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lzero.errors import ArgumentError, LzeroError
-from lzero.files import write_text
+from lzero.errors import ArgumentError
 from lzero.recipes import full_key, load, value_of
 from lzero.recipes.settings import toml_value
 from lzero.training.folder import RunFolder
-from lzero.training.together import Point, Trial, train_all
-
-SEED = "training.seed"
+from lzero.training.table import SEED, Point, add_to_table, check_settings, read_table, settings_of, table_in
+from lzero.training.together import Trial, train_all
 
 
 def sweep(
@@ -48,18 +45,19 @@ def sweep(
     [0.01, 0.001]
     """
     over = {full_key(key): [value_of(toml_value(each)) for each in values] for key, values in over.items()}
-    trials = list(plan(recipe, over, Path(folder), seeds, changes))
-    table = Path(folder) / "sweep.json"
-    if not resume and any(path.exists() for path in (table, *(trial.folder for trial in trials))):
+    folder = Path(folder)
+    trials = list(plan(recipe, over, folder, seeds, changes))
+    if not resume and any(path.exists() for path in (table_in(folder), *(trial.folder for trial in trials))):
         raise ArgumentError.about(
             "folder",
             expected="one without a sweep",
             got=folder,
             advice="go on with --resume, or choose another",
         )
-    _check_settings(_rows(table), [*over, SEED], folder)
-    earlier = ({key: value for key, value in row.items() if "." in key} for row in _rows(table))
-    for trial in (*trials, *(_trial(recipe, settings, Path(folder), changes) for settings in earlier)):
+    keys, before = [*over, SEED], read_table(folder)
+    check_settings(folder, keys)
+    earlier = ({key: row[key] for key in settings_of([row])} for row in before)
+    for trial in (*trials, *(_trial(recipe, settings, folder, changes) for settings in earlier)):
         RunFolder(trial.folder).check(trial.recipe, resume=True)
     on_plan(trials)
     try:
@@ -68,33 +66,7 @@ def sweep(
         ):
             on_trial(trial.row())
     finally:  # also what was finished before an interrupt, or beside a training that failed
-        rows = _tabled(table, [*over, SEED], [trial.row() for trial in trials if trial.is_finished])
-    return rows
-
-
-def _rows(table: Path) -> list[Point]:
-    try:
-        rows: list[Point] = json.loads(table.read_text(encoding="utf-8")) if table.exists() else []
-    except ValueError as error:
-        raise LzeroError(f"{table}: damaged, not the table of a sweep ({error})") from error
-    return rows
-
-
-def _check_settings(rows: list[Point], keys: Sequence[str], folder: str | Path) -> None:
-    """One table, one set of columns: means over rows that differ in what is not told would say nothing."""
-    swept = {key for row in rows for key in row if "." in key}  # what came out has no dots in its name
-    if rows and swept != set(keys):
-        expected, got = (", ".join(sorted(each)) for each in (swept, set(keys)))
-        advice = "choose another folder for another sweep"
-        raise ArgumentError.about("over", expected=f"the settings of {folder}, {expected}", got=got, advice=advice)
-
-
-def _tabled(table: Path, keys: Sequence[str], rows: list[Point]) -> list[Point]:
-    """The rows of a table, without those that are made anew, and the new ones; it is written where there are any."""
-    made = [[row[key] for key in keys] for row in rows]
-    rows = [row for row in _rows(table) if [row[key] for key in keys] not in made] + rows
-    if rows:
-        write_text(table, json.dumps(rows, indent=2) + "\n")
+        rows = add_to_table(folder, keys, [trial.row() for trial in trials if trial.is_finished])
     return rows
 
 

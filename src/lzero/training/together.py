@@ -32,10 +32,10 @@ from lzero.training.loop import begin, fastest_kernels, fit, save, training
 from lzero.training.outcome import finish
 from lzero.training.processes import device_of
 from lzero.training.shared_gpu import shared_gpu
+from lzero.training.table import Point
 
 SIDE_BY_SIDE = 16  # networks that a GPU trains at a time
 LOOK = 0.5  # seconds between two looks at whether to stop
-Point = dict[str, Any]
 Told = list[tuple[str, type[Warning]]]  # warnings of a training
 
 
