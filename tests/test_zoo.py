@@ -203,8 +203,8 @@ def test_names_of_wide_networks_carry_their_sizes():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("lenet", {}, r"name: expected one of mlp, .*, got 'lenet'; did you mean 'lenet5'\?"),
-        ("WRN_28_10", {}, r"did you mean 'wrn-28-10'\?"),
+        ("lenet", {}, r"name: expected one of mlp, .*, got 'lenet'; did you mean lenet5\?"),
+        ("WRN_28_10", {}, r"did you mean wrn-28-10\?"),
         ("gpt", {"widht": 3}, "options of gpt: expected one of vocabulary, context, width, depth, heads, got 'widht'"),
         ("wrn-28-10", {"depth": 16}, "expected one of classes, dropout, channels, hidden, got 'depth'"),
         ("wrn-27-10", {}, r"depth: expected 6n \+ 4 .*, got 27; such as 28"),

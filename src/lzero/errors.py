@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import traceback
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -25,6 +28,18 @@ class ArgumentError(LzeroError, ValueError):
         """The error for one argument, in the one form all of them have."""
         message = f"{argument}: expected {expected}, got {got}"
         return cls(f"{message}; {advice}" if advice else message)
+
+
+def did_you_mean(
+    name: object, known: Iterable[str], *, spelt: Mapping[str, str] = MappingProxyType({}), otherwise: str = ""
+) -> str:
+    """The advice for a name that nobody knows: the nearest one, spelt as it has to be.
+
+    >>> did_you_mean("Minst", ["mnist", "cifar10"])
+    'did you mean mnist?'
+    """
+    near = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.5)
+    return f"did you mean {spelt.get(near[0], near[0])}?" if near else otherwise
 
 
 class UnsupportedError(LzeroError, NotImplementedError):

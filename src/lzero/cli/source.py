@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from lzero import recipes, zoo
 from lzero.data.sources import SHAPES
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import ArgumentError, LzeroError, did_you_mean
 from lzero.recipes import Recipe
 from lzero.recipes.recipe import Model
 from lzero.training.folder import RunFolder
@@ -107,8 +106,8 @@ def find(name: str) -> Source:
         return Source(name, _made_here(recipes.load(run.config), run), run)
     if zoo.knows(name) or ":" in name:
         return Source(name, Recipe(model=Model(dotted(name))), has_data=False)
-    near = difflib.get_close_matches(name, (*recipes.names(), *zoo.names()), n=1)
-    advice = f"did you mean {near[0]}?" if near else f"recipes are {', '.join(recipes.names())}"
+    known, otherwise = (*recipes.names(), *zoo.names()), f"recipes are {', '.join(recipes.names())}"
+    advice = did_you_mean(name, known, otherwise=otherwise)
     if name.endswith(".safetensors"):
         advice = "a file has weights and no network: give its run folder, or a network and --weights FILE"
     expected = "a recipe, a TOML file, a run folder, a network of the zoo or package.module:function"

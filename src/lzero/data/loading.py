@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from lzero.data.dataset import DataError, Dataset, Split
 from lzero.data.folders import data_folder, find
 from lzero.data.sources import SOURCES, Source
-from lzero.errors import ArgumentError, MissingExtraError
+from lzero.errors import ArgumentError, MissingExtraError, did_you_mean
 
 DIGITS = "digits"
 DIGITS_TRAINING = 1500
@@ -82,9 +81,8 @@ def describe(dataset: Dataset) -> str:
 def check_name(name: str) -> None:
     """Refuse an unknown name with the nearest known one."""
     if name not in known():
-        near = difflib.get_close_matches(str(name).lower(), known(), n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]}?" if near else None
-        raise ArgumentError.about("name", expected=f"one of {', '.join(known())}", got=repr(name), advice=advice)
+        expected, advice = f"one of {', '.join(known())}", did_you_mean(name, known())
+        raise ArgumentError.about("name", expected=expected, got=repr(name), advice=advice)
 
 
 def _read_split(source: Source, paths: list[Path], count: int) -> Split:

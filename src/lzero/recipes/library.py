@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import MISSING, fields
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lzero.errors import did_you_mean
 from lzero.recipes.recipe import Recipe
 from lzero.recipes.settings import SettingError, read
 
@@ -72,8 +72,7 @@ def _settings(recipe: str | Path) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingError(f"{path}: cannot be read ({error})") from error
     else:
-        close = difflib.get_close_matches(str(recipe), names(), n=1)
-        advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(names())}"
+        advice = did_you_mean(recipe, names(), otherwise=f"there are {', '.join(names())}")
         raise SettingError(f"{recipe}: neither a recipe nor a TOML file; {advice}")
     return _parsed(text, str(recipe))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import types
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from lzero.errors import LzeroError
+from lzero.errors import LzeroError, did_you_mean
 
 T = TypeVar("T")
 
@@ -48,8 +47,7 @@ def _nearest(key: str, hints: Mapping[str, Any]) -> str:
         each.name: f"{name}.{each.name}" for name, hint in hints.items() if is_dataclass(hint) for each in fields(hint)
     }
     known = {**inner, **{name: name for name in hints}}
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(hints)}"
+    return did_you_mean(key, known, spelt=known, otherwise=f"there are {', '.join(hints)}")
 
 
 def convert(value: Any, hint: Any, path: str) -> Any:

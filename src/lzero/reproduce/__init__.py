@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, did_you_mean
 from lzero.reproduce.experiments import EXPERIMENTS
 from lzero.reproduce.figures import SOURCES, draw
 from lzero.reproduce.records import read_all
@@ -100,9 +99,8 @@ def _said(record: Record) -> str:
 
 def _check_name(name: str) -> None:
     if name not in NAMES:
-        nearest = difflib.get_close_matches(name, NAMES, n=1)
-        advice = f"did you mean {nearest[0]}?" if nearest else None
-        raise ArgumentError.about("name", expected=f"one of {', '.join(NAMES)}", got=name, advice=advice)
+        expected, advice = f"one of {', '.join(NAMES)}", did_you_mean(name, NAMES)
+        raise ArgumentError.about("name", expected=expected, got=name, advice=advice)
 
 
 def _check_sources(name: str, chosen: set[str], out: Path) -> None:

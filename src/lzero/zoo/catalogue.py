@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable
-from difflib import get_close_matches
 from inspect import signature
 
 from torch import nn
 
-from lzero.errors import ArgumentError
+from lzero.errors import ArgumentError, did_you_mean
 from lzero.zoo.convolutional import VGG, LeNet5, SmallConv
 from lzero.zoo.dense import MLP
 from lzero.zoo.residual import ResNet, WideResNet
@@ -66,7 +65,6 @@ def _find(name: str) -> tuple[Network, dict[str, int]]:
     if wide := WIDE.fullmatch(name):
         return WideResNet, {"depth": int(wide[1]), "width": int(wide[2])}
     if name not in NETWORKS:
-        (nearest,) = get_close_matches(name.lower(), NETWORKS, n=1, cutoff=0.0)
-        expected = f"one of {', '.join(NETWORKS)}, or wrn-<depth>-<width>"
-        raise ArgumentError.about("name", expected=expected, got=repr(name), advice=f"did you mean {nearest!r}?")
+        expected, advice = f"one of {', '.join(NETWORKS)}, or wrn-<depth>-<width>", did_you_mean(name, NETWORKS)
+        raise ArgumentError.about("name", expected=expected, got=repr(name), advice=advice)
     return NETWORKS[name]
