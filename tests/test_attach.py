@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lzero import LzeroError, compact, sparsify, verify
 from lzero.bank import LOG_ALPHA
-from lzero.sparsifier import sparsifier_of
+from lzero.belonging import sparsifier_of
 from lzero.subnetwork import Subnetwork
 from tests.models import MODELS, build, set_gates
 

@@ -6,11 +6,11 @@ import pytest
 from benchmarks.budgets import COSTS, NETWORKS, TARGETS, digits, trained
 
 import lzero
+from lzero.belonging import sparsifier_of
 from lzero.budgets import Meter
 from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, BudgetWarning
 from lzero.projection import project_to
-from lzero.sparsifier import sparsifier_of
 
 SOME = [("MLP", "l0", 0.01), ("MLP", "macs", 0.33), ("LeNet-5", "params", 0.05), ("transformer", "macs", 0.2)]
 ALL = [(name, cost, target) for name in NETWORKS for cost in COSTS for target in TARGETS]

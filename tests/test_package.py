@@ -14,12 +14,12 @@ SOURCE = ROOT / "src" / "lzero"
 
 # Each part may import from the parts before it. `errors`, `arguments` and `files` are open to all.
 ORDER = [
-    "tensors", "sizes", "traceless", "pending", "laws", "gates", "layers", "attention", "structure", "bank", "attach",
-    "gating",
-    "wiring", "plan", "decision", "surgery", "verify", "proof", "patch", "graph", "cutting", "swapping", "trial",
-    "shrink", "costs", "attachment", "sparsifier", "sparsify", "per_structure", "budgets", "search", "projection",
-    "objectives", "compact", "preview", "measure", "latency", "provenance", "subnetwork", "storage", "formats",
-    "export", "data", "zoo", "recipes", "training", "report", "reproduce", "cli",
+    "tensors", "sizes", "traceless", "pending", "laws", "gates", "layers", "attention", "structure", "bank",
+    "attach", "belonging", "gating", "wiring", "plan", "decision", "surgery", "verify", "proof", "patch", "graph",
+    "cutting", "swapping", "trial", "shrink", "costs", "attachment", "sparsifier", "sparsify", "per_structure",
+    "budgets", "search", "projection", "objectives", "compact", "preview", "measure", "latency", "provenance",
+    "subnetwork", "storage", "formats", "export", "data", "zoo", "recipes", "training", "report", "reproduce",
+    "cli",
 ]  # fmt: skip
 OPEN_TO_ALL = {"errors", "arguments", "files"}
 

@@ -8,8 +8,8 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from lzero import Constraint, LzeroError, compact, sparsify, verify
+from lzero.belonging import sparsifier_of
 from lzero.measure import measure
-from lzero.sparsifier import sparsifier_of
 from lzero.subnetwork import Subnetwork
 from tests.models import AS_GRAPH, MODELS, build
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -81,6 +82,20 @@ def one_of(argument: str, value: AnyT, literal: Any) -> AnyT:
         expected = " or ".join(f'"{word}"' for word in words)
         raise ArgumentError.about(argument, expected=expected, got=repr(value))
     return value
+
+
+def all_of(kind: type[AnyT], argument: str, given: AnyT | Sequence[AnyT], expected: str) -> list[AnyT]:
+    """One, or several, of a kind.
+
+    >>> all_of(int, "sizes", (3, "4"), "a size, or several in a list")
+    Traceback (most recent call last):
+    lzero.errors.ArgumentError: sizes: expected a size, or several in a list, got str
+    """
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    for each in several:
+        if not isinstance(each, kind):
+            raise ArgumentError.about(argument, expected=expected, got=type(each).__name__)
+    return several  # type: ignore[return-value]
 
 
 def path_of(value: object, call: str) -> Path:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from torch.fx import GraphModule
 
 from lzero.arguments import one_of
+from lzero.belonging import sparsifier_of
 from lzero.cutting import Fallback, cut_copy
 from lzero.decision import decide
 from lzero.errors import ArgumentError, BudgetWarning
 from lzero.objectives import Objective
 from lzero.projection import Projection, project_to
-from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.sparsifier import Sparsifier
 from lzero.tensors import duplicate, outside_inference_mode
 from lzero.verify import PROJECTED
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from lzero.arguments import path_of
+from lzero.belonging import check_plain
 from lzero.errors import ArgumentError, ExportError, MissingExtraError
 from lzero.files import write_atomically
 from lzero.formats import FORMATS, Format, one_line, run
-from lzero.sparsifier import check_plain
 from lzero.structure.capture import Inputs, as_tuple, capture
 from lzero.tensors import duplicate, tensor_leaves
 from lzero.verify import tolerance_of

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from lzero.belonging import UNWRAPPED, check_plain, own_sparsifier
 from lzero.costs import Costs, decided_alive, expected_alive
 from lzero.decision import decide
 from lzero.errors import ArgumentError
 from lzero.proof import plain_copy
-from lzero.sparsifier import UNWRAPPED, Sparsifier, check_plain
 from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import freeze, same_sites
@@ -21,6 +21,7 @@ from lzero.tensors import check_module, tensor_leaves
 if TYPE_CHECKING:
     from torch import nn
 
+    from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Structure
 
 
@@ -81,8 +82,8 @@ def measure(model: nn.Module, inputs: Inputs | None = None) -> Measurement:
     MACs        48
     """
     check_module("model", model)
-    sparsifier = model.__dict__.get("_lzero_sparsifier")
-    if isinstance(sparsifier, Sparsifier):
+    sparsifier = own_sparsifier(model)
+    if sparsifier is not None:
         return _measure_gated(sparsifier, inputs)
     check_plain(model, UNWRAPPED)
     if inputs is None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lzero.belonging import sparsifier_of
 from lzero.budgets import Budget, Per, Target, make_budgets
 from lzero.search import Search
-from lzero.sparsifier import sparsifier_of
 from lzero.tensors import outside_inference_mode
 
 if TYPE_CHECKING:

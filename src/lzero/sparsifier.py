@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,16 +14,17 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 from torch.utils._pytree import tree_map
 
-from lzero.arguments import number, whole
+from lzero.arguments import all_of, number, whole
 from lzero.attachment import Attachment
 from lzero.bank import LOG_ALPHA, Bank
+from lzero.belonging import belong, forget, own_sparsifier, sparsifier_of
 from lzero.costs import Costs, l0_weights
 from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
 from lzero.sizes import copy_sizes
-from lzero.tensors import check_module, outside_inference_mode, with_numbers
+from lzero.tensors import outside_inference_mode, with_numbers
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
 
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from lzero.structure.units import Ids
 
 OTHERS = "these gates have been removed, and the model has others: use what lzero.sparsify returned last"
-AnyT = TypeVar("AnyT")
-UNWRAPPED = "pass the model that was given to lzero.sparsify, not what torch.compile or DDP made of it"
 
 
 class Sparsifier:
@@ -87,7 +86,7 @@ class Sparsifier:
         """Refuse gates that were taken off the model, also where it has others by now."""
         if LOG_ALPHA not in self.model._parameters:
             raise LzeroError("the gates of this model have been removed; call lzero.sparsify again")
-        if self.model.__dict__.get("_lzero_sparsifier", self) is not self:
+        if own_sparsifier(self.model) not in (None, self):
             raise LzeroError(OTHERS)
 
     @property
@@ -168,7 +167,7 @@ class Sparsifier:
     def put_on(self, log_alpha: Tensor) -> None:
         """Change the model: register the gates and let parameters read as gated. Called once, by `sparsify`."""
         self.model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
-        self.model.__dict__["_lzero_sparsifier"] = self
+        belong(self.model, self)
         self._handles = gate_modules(self)
 
     def attach(self, optimizer: Optimizer, objective: Objective) -> None:
@@ -243,8 +242,8 @@ class Sparsifier:
         >>> sparsifier.shrink(), model[0].out_features
         (5, 3)
         """
-        optimizers = _all_of(Optimizer, "optimizer", optimizer, "an optimizer, or several in a list; averages=[…] too")
-        averages = _all_of(nn.Module, "averages", averages, "averaged copies of the model in a list")
+        optimizers = all_of(Optimizer, "optimizer", optimizer, "an optimizer, or several in a list; averages=[…] too")
+        averages = all_of(nn.Module, "averages", averages, "averaged copies of the model in a list")
         if self._attached is not None and self._attached.optimizer not in optimizers:
             optimizers.append(self._attached.optimizer)
         check_optimizers(self.model, optimizers)
@@ -307,24 +306,10 @@ class Sparsifier:
             self.detach()
         self._release()
         del self.model._parameters[LOG_ALPHA]
-        del self.model.__dict__["_lzero_sparsifier"]
+        forget(self.model)
         if self.history.is_cut(self.model):  # so that it can be saved, and loaded into the dense model
             self.model.__dict__[PLAN] = json.dumps(self.history.as_dict())
         return self.model
-
-
-def _all_of(kind: type[AnyT], argument: str, given: AnyT | Sequence[AnyT], expected: str) -> list[AnyT]:
-    """One, or several, of a kind."""
-    several = list(given) if isinstance(given, list | tuple) else [given]
-    for each in several:
-        if not isinstance(each, kind):
-            raise ArgumentError.about(argument, expected=expected, got=type(each).__name__)
-    return several  # type: ignore[return-value]
-
-
-def has_gates(model: nn.Module) -> bool:
-    """Whether a model, or a part of it, such as what DDP wraps, has gates."""
-    return any("_lzero_sparsifier" in part.__dict__ for part in model.modules())
 
 
 def check_sparsifier(value: object) -> None:
@@ -332,22 +317,3 @@ def check_sparsifier(value: object) -> None:
     if not isinstance(value, Sparsifier):
         expected, advice = "what lzero.sparsify returned", "pass the sparsifier, not the model"
         raise ArgumentError.about("sparsifier", expected=expected, got=type(value).__name__, advice=advice)
-
-
-def check_plain(model: nn.Module, advice: str = "compact it first") -> None:
-    """Refuse a model with gates where only its weights would be seen."""
-    check_module("model", model)
-    if has_gates(model):
-        raise ArgumentError.about("model", expected="a model without gates", got="one with", advice=advice)
-
-
-def sparsifier_of(model: nn.Module) -> Sparsifier:
-    """The sparsifier of a model that has gates."""
-    check_module("model", model)
-    sparsifier = model.__dict__.get("_lzero_sparsifier")
-    if not isinstance(sparsifier, Sparsifier):
-        expected, advice = "a model with gates", "call lzero.sparsify(model, example_inputs) first"
-        if has_gates(model):
-            advice = UNWRAPPED
-        raise ArgumentError.about("model", expected=expected, got=type(model).__name__, advice=advice)
-    return sparsifier

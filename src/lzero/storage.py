@@ -18,12 +18,12 @@ from torch.fx import GraphModule
 
 from lzero.arguments import path_of
 from lzero.attention import make_slim
+from lzero.belonging import check_plain
 from lzero.cutting import PLAN, plan_of
 from lzero.errors import FileError, UnsupportedError
 from lzero.files import write_atomically
 from lzero.layers import IndexedLinear
 from lzero.sizes import set_size, sizes_of
-from lzero.sparsifier import check_plain
 from lzero.tensors import check_module, full_name, held_by, saved_tensors
 
 VERSION = 1

@@ -7,10 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lzero.arguments import whole
+from lzero.belonging import sparsifier_of
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError, LzeroError
 from lzero.latency import median_seconds, step
-from lzero.sparsifier import Sparsifier, check_sparsifier, sparsifier_of
+from lzero.sparsifier import Sparsifier, check_sparsifier
 from lzero.swapping import replaced
 from lzero.traceless import keeping_noise, keeping_state
 from lzero.trial import check_divisible, proven_layout

@@ -12,10 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lzero import storage
+from lzero.belonging import sparsifier_of
 from lzero.cutting import PLAN, plan_of
 from lzero.errors import LzeroError
 from lzero.files import write_atomically
-from lzero.sparsifier import Sparsifier, sparsifier_of
+from lzero.sparsifier import Sparsifier
 from lzero.tensors import saved_tensors
 
 if TYPE_CHECKING:
