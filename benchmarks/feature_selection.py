@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,19 +26,29 @@ from torch import nn
 import lzero
 from lzero.latency import machine
 from lzero.layers import inputs_read
+from lzero.objectives import Objective
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Criterion = Literal["aic", "bic"]
+PenaltyCost = Literal["l0", "gates"]
 Select = Callable[[Floats, Labels, int, int], list[int]]  # from table, labels, number of features and seed
 
 
 def ours(table: Floats, labels: Labels, count: int, seed: int, *, steps: int, decay: float) -> list[int]:
+    """So many of them, by a budget."""
+    return _trained(table, labels, seed, lambda s: lzero.Constraint(s, count, "gates", steps=steps), steps, decay)
+
+
+def _trained(
+    table: Floats, labels: Labels, seed: int, aim: Callable[[lzero.Sparsifier], Objective], steps: int, decay: float
+) -> list[int]:
     """The README's loop."""
     torch.manual_seed(seed)
     x, y = torch.tensor(table, dtype=torch.float32), torch.tensor(labels)
     model = nn.Sequential(nn.Linear(x.shape[1], 32), nn.ReLU(), nn.Linear(32, int(y.max()) + 1))
     sparsifier = lzero.sparsify(model, x[:1], inputs=True, include="inputs of *")
-    objective = lzero.Constraint(sparsifier, target=count / x.shape[1], cost="l0", steps=steps)
+    objective = aim(sparsifier)
     optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-2, weight_decay=decay, steps=steps))
     for _ in range(steps):
         loss = nn.functional.cross_entropy(model(x), y) + objective()
@@ -46,7 +56,7 @@ def ours(table: Floats, labels: Labels, count: int, seed: int, *, steps: int, de
         loss.backward()
         optimizer.step()
         objective.step()
-    first = lzero.compact(model, budget=objective).get_submodule("0")
+    first = lzero.compact(model, budget=objective if objective.budgets else None).get_submodule("0")
     return inputs_read(first)  # type: ignore[arg-type]
 
 
@@ -94,6 +104,20 @@ WAYS: dict[str, Select] = {
 }
 
 
+def by_criterion(table: Floats, labels: Labels, seed: int, *, criterion: Criterion, cost: PenaltyCost) -> list[int]:
+    """As many as a criterion says, which counts features, or the weights that read them."""
+    return _trained(
+        table, labels, seed, lambda s: lzero.Penalty(s, criterion, num_data=len(table), cost=cost), 2000, 1e-2
+    )
+
+
+CRITERIA: dict[str, Callable[[Floats, Labels, int], list[int]]] = {
+    "BIC of features": partial(by_criterion, criterion="bic", cost="gates"),
+    "AIC of features": partial(by_criterion, criterion="aic", cost="gates"),
+    "BIC of weights": partial(by_criterion, criterion="bic", cost="l0"),
+}
+
+
 def standardised(loaded: Any) -> tuple[Floats, Labels]:
     """A table of scikit-learn's with means of 0 and deviations of 1."""
     return (loaded.data - loaded.data.mean(0)) / (loaded.data.std(0) + 1e-9), loaded.target
@@ -112,8 +136,31 @@ TABLES = {
 }
 
 
+def judged(table: Floats, labels: Labels, chosen: Sequence[list[int]]) -> float:
+    """The accuracy of a forest on the chosen columns, in percent, in the mean over choices; that of chance for none."""
+    judge, likeliest = RandomForestClassifier(50, random_state=0), np.bincount(labels).max() / len(labels)
+    scores = [
+        cross_val_score(judge, table[:, columns], labels, cv=3).mean() if columns else likeliest for columns in chosen
+    ]
+    return float(100 * statistics.mean(scores))
+
+
+def print_criteria(seeds: int) -> None:
+    """How many columns criteria keep, in each of them in how many trainings, and how good they are."""
+    print(f"\n| | {' | '.join(name.partition(',')[0] for name in TABLES)} |\n|{' --- |' * (1 + len(TABLES))}")
+    for way, select in CRITERIA.items():
+        cells = []
+        for load, _ in TABLES.values():
+            table, labels = standardised(load())
+            chosen = [select(table, labels, seed) for seed in range(seeds)]
+            always = len(set[int].intersection(*map(set, chosen)))
+            counts = ", ".join(str(len(columns)) for columns in chosen)
+            cells.append(f"{counts} of {table.shape[1]}, {always} of them in all: {judged(table, labels, chosen):.1f}")
+        print(f"| {way} | {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
-    """Print a table: mean accuracy in percent over seeds, and how many of three columns are found."""
+    """Print mean accuracies in percent over seeds, how many of three columns are found, and what criteria keep."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default="", help="ways with this text in their name")
@@ -127,11 +174,11 @@ def main() -> None:
         cells = []
         for table, labels, count in tables.values():
             chosen = [select(table, labels, count, seed) for seed in range(options.seeds)]
-            judge = RandomForestClassifier(50, random_state=0)
-            scores = [cross_val_score(judge, table[:, columns], labels, cv=3).mean() for columns in chosen]
-            cells.append(f"{100 * statistics.mean(scores):.1f}")
+            cells.append(f"{judged(table, labels, chosen):.1f}")
         found = [len({0, 1, 2} & {*select(*few_rows(seed), 3, seed)}) for seed in range(options.seeds)]
         print(f"| {way} | {' | '.join(cells)} | {', '.join(map(str, found))} |", flush=True)
+    if not options.only:
+        print_criteria(options.seeds)
 
 
 if __name__ == "__main__":

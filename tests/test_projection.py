@@ -12,6 +12,7 @@ from torch import nn
 
 import lzero
 from lzero.budgets import Budget, Meter, make_budgets
+from lzero.costs import OF_GATES
 from lzero.decision import decide, decide_from
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
 from lzero.laws import HardConcrete
@@ -21,7 +22,7 @@ from lzero.search import BORDERLINE
 from tests import models
 from tests.objectives.conftest import gated
 
-COSTS = ["l0", "params", "macs"]
+COSTS = ["l0", "gates", "params", "macs"]
 FAMILIES = ["MLP", "LeNet-5", "ResNet-18", "MobileNet", "U-Net", "DenseNet", "ResNeXt", "GPT, fused", "Llama"]
 known = {name: gated(name) for name in FAMILIES}
 
@@ -61,8 +62,8 @@ def likeliest(sparsifier, gates):
 def test_what_is_left_fits_and_nothing_more_would(name, seed, cost, place, round_to):
     sparsifier = with_gates(name, seed)
     low = Meter(sparsifier, cost).realised(decide_from(sparsifier, torch.zeros(len(sparsifier.log_alpha)), round_to))
-    weights = sparsifier.l0_weights
-    low = weights.min() / weights.sum() if cost == "l0" else low  # less than one gate is refused
+    weights = sparsifier.l0_weights if cost == "l0" else torch.ones(sparsifier.num_gates)
+    low = weights.min() / weights.sum() if cost in OF_GATES else low  # less than one gate is refused
     target = low.item() + place * (1 - low.item()) + 1e-9
     before = sparsifier.log_alpha.detach().clone()
     (budget,) = make_budgets(sparsifier, target, cost)

@@ -164,7 +164,7 @@ def test_a_number_of_features_is_that_of_the_model():
     useful = [2, 5, 11]
     labels = (table[:, useful].sum(1) > 0).long()
     sparsifier = lzero.sparsify(model, table[:1], inputs=True, include="inputs of *")
-    objective = lzero.Constraint(sparsifier, target=3 / COLUMNS, cost="l0", steps=600)
+    objective = lzero.Constraint(sparsifier, target=3, cost="gates", steps=600)
     optimizer = torch.optim.Adam(sparsifier.param_groups(lr=1e-2, steps=600))
     for _ in range(600):
         loss = F.cross_entropy(model(table), labels) + objective()

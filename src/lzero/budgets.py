@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lzero.arguments import one_of
-from lzero.costs import Cost, decided_alive, expected_alive, gates_of_alive
+from lzero.costs import OF_GATES, Cost, decided_alive, expected_alive, gates_of_alive
 from lzero.decision import decide_from
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Target = float | int | str
 Per = Literal["model", "layer"]
-UNITS = {"l0": "gated parameters", "params": "parameters", "macs": "MACs"}
+UNITS = {"l0": "gated parameters", "gates": "open gates", "params": "parameters", "macs": "MACs"}
 
 
 @dataclass(frozen=True)
@@ -61,42 +61,42 @@ class Meter:
 
     def shares(self, probability: Tensor) -> Tensor:
         """The cost as shares of dense, `[groups]`, when gates are open with the given probability; differentiable."""
-        alive = probability if self.cost == "l0" else expected_alive(self._sparsifier, probability)
+        alive = probability if self.cost in OF_GATES else expected_alive(self._sparsifier, probability)
         return self._scale(probability.device)(alive)
 
     @torch.no_grad()
     def realised(self, decision: Decision) -> Tensor:
         """The cost of the network a decision leaves, exactly, `[groups]` in float64 on the CPU."""
         is_open = (decision.gates > 0).double().cpu()
-        alive = is_open if self.cost == "l0" else decided_alive(self._sparsifier, decision)
+        alive = is_open if self.cost in OF_GATES else decided_alive(self._sparsifier, decision)
         return self._scale(alive.device)(alive)
 
     def marginals(self, decision: Decision) -> Tensor:
         """What each gate adds when it opens, or saves when it closes, all else as decided, `[groups, gates]`."""
-        is_l0 = self.cost == "l0"
-        alive = torch.ones_like(self._sparsifier.l0_weights) if is_l0 else decided_alive(self._sparsifier, decision)
+        of_gates = self.cost in OF_GATES
+        alive = torch.ones_like(self._sparsifier.l0_weights) if of_gates else decided_alive(self._sparsifier, decision)
         with torch.enable_grad():
             shares = self._scale(alive.device)(alive.requires_grad_())
             rows = torch.stack([torch.autograd.grad(share, alive, retain_graph=True)[0] for share in shares])
-        return rows if is_l0 else gates_of_alive(self._sparsifier, rows)
+        return rows if of_gates else gates_of_alive(self._sparsifier, rows)
 
     def _make(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         """The function from gates, or from units and columns, to shares."""
-        return self._l0_scale(device) if self.cost == "l0" else self._cost_scale(device)
+        return self._gate_scale(device) if self.cost in OF_GATES else self._cost_scale(device)
 
-    def _l0_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
+    def _gate_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
         sparsifier, count = self._sparsifier, len(self.groups)
         gates = [np.arange(g.start, g.stop) for names in self.groups for g in _chosen(sparsifier, names)]
         slots = [np.full(g.size, k) for k, names in enumerate(self.groups) for g in _chosen(sparsifier, names)]
         gate, slot = torch.from_numpy(np.concatenate(gates)), torch.from_numpy(np.concatenate(slots))
-        weights = (sparsifier.l0_weights[gate] / self.dense[slot]).to(device)
+        weights = (_gate_weights(sparsifier, self.cost)[gate] / self.dense[slot]).to(device)
         gate, slot = gate.to(device), slot.to(device)
         if self.groups == ((),):
             return lambda open_: (weights.to(open_) * open_).sum().unsqueeze(0)
         return lambda open_: open_.new_zeros(count).index_add(0, slot, weights.to(open_) * open_[gate])
 
     def _cost_scale(self, device: torch.device) -> Callable[[Tensor], Tensor]:
-        assert self.cost != "l0"  # noqa: S101 (the other two are counted alike)
+        assert self.cost in ("params", "macs")  # noqa: S101 (which are counted alike)
         costs = self._sparsifier.costs
         selected = (_selection(self._sparsifier, costs, self.cost, self.groups) / self.dense[:, None]).to(device)
         terms, widths = costs.terms(self.cost).to(device), costs.widths.to(device)
@@ -104,13 +104,19 @@ class Meter:
         return lambda alive: (selected.to(alive) * terms(widths(alive))).sum(-1)
 
     def _dense(self) -> Tensor:
-        if self.cost == "l0":
-            whole = self._sparsifier.dense_l0
+        if self.cost in OF_GATES:
+            whole = self._sparsifier.dense_l0 if self.cost == "l0" else self._sparsifier.dense_gates
             sums = [sum(n for name, n in whole.items() if not names or name in names) for names in self.groups]
             return torch.tensor(sums, dtype=torch.float64, device="cpu")
+        assert self.cost in ("params", "macs")  # noqa: S101 (which are counted alike)
         costs = self._sparsifier.dense
         terms = costs.terms(self.cost)(costs.widths(costs.all_alive()))
         return _selection(self._sparsifier, costs, self.cost, self.groups) @ terms
+
+
+def _gate_weights(sparsifier: Sparsifier, cost: Cost) -> Tensor:
+    """What each gate counts for."""
+    return sparsifier.l0_weights if cost == "l0" else torch.ones_like(sparsifier.l0_weights)
 
 
 def _chosen(sparsifier: Sparsifier, names: tuple[str, ...]) -> list[GateGroup]:
@@ -134,14 +140,15 @@ def make_budgets(
 ) -> tuple[Budget, ...]:
     """The budgets that a target means: one, one for each group of gates, or one for each glob over their names."""
     one_of("cost", cost, Cost)
-    if cost != "l0" and all(group.elements for group in sparsifier.groups):
+    if cost not in OF_GATES and all(group.elements for group in sparsifier.groups):
         advice = "sparsify with units to count what units cost"
-        raise ArgumentError.about("cost", expected='"l0" for gates on single weights', got=repr(cost), advice=advice)
+        expected = '"l0" or "gates" for gates on single weights'
+        raise ArgumentError.about("cost", expected=expected, got=repr(cost), advice=advice)
     entries = _entries(sparsifier, target, per)
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
     smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates, device="cpu"))
-    if cost == "l0":
-        floors = [_cheapest(sparsifier, groups) for _, groups, _ in entries]
+    if cost in OF_GATES:
+        floors = [_cheapest(sparsifier, cost, groups) for _, groups, _ in entries]
     else:
         floors = (meter.realised(smallest) * meter.dense).tolist()
     made = []
@@ -153,9 +160,9 @@ def make_budgets(
     return tuple(made)
 
 
-def _cheapest(sparsifier: Sparsifier, names: tuple[str, ...]) -> float:
-    """What the papers count for the cheapest gate of these groups: with less, all would close."""
-    weights = torch.cat([sparsifier.l0_weights[group.span] for group in _chosen(sparsifier, names)])
+def _cheapest(sparsifier: Sparsifier, cost: Cost, names: tuple[str, ...]) -> float:
+    """What the cheapest gate of these groups counts for: with less, all would close."""
+    weights = torch.cat([_gate_weights(sparsifier, cost)[group.span] for group in _chosen(sparsifier, names)])
     return float(weights[weights > 0].min()) if weights.any() else 0.0  # columns that a unit has counted weigh nothing
 
 
@@ -179,10 +186,15 @@ def _limit(target: Target, dense: float, cost: Cost) -> float:
     number = _number(target, expected)
     if not 0 < number < float("inf") or (number > 1 and not number.is_integer() and not isinstance(target, str)):
         raise ArgumentError.about("target", expected=expected, got=repr(target))
-    limit = number * dense if isinstance(target, str) or number <= 1 else number
+    limit = number * dense if is_share(target, cost) else number
     if limit > dense:
         raise ArgumentError.about("target", expected=expected, got=target, advice="the dense network needs no budget")
     return limit
+
+
+def is_share(target: Target, cost: Cost) -> bool:
+    """Whether a target is a part of the whole: 1 is all of it, but where gates are counted a single one of them."""
+    return isinstance(target, str) or target < 1 or (target == 1 and cost != "gates")
 
 
 def _number(target: Target, expected: str) -> float:
@@ -198,10 +210,9 @@ def _refuse(sparsifier: Sparsifier, budget: Budget, smallest: Decision, floor: f
     """Say what stays even with one unit left at every site, and whose it is."""
     where = f" for {budget.name}" if budget.groups else ""
     least = f"at least {floor:,.0f} {UNITS[budget.cost]}{where} ({floor / budget.dense:.2%} of dense)"
-    if budget.cost == "l0":
-        gates = sum(group.size for group in _chosen(sparsifier, budget.groups))
+    if budget.cost not in ("params", "macs"):
         least = f"{least}, which one gate stands for"
-        advice = f"for so many of {gates} equal units give a share, {budget.limit:g} / {gates}"
+        advice = f'to keep {budget.limit:g} units count them: cost="gates"' if budget.cost == "l0" else None
         raise ArgumentError.about("target", expected=least, got=f"{budget.limit:,.0f}", advice=advice)
     costs = sparsifier.costs
     left = costs.terms(budget.cost)(costs.widths(decided_alive(sparsifier, smallest)))

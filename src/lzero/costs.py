@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Extent, Structure
 
-Cost = Literal["l0", "params", "macs"]
+Cost = Literal["l0", "gates", "params", "macs"]
+OF_GATES: tuple[Cost, ...] = ("l0", "gates")  # sums over gates; the others are those of the network that is left
 
 
 @dataclass(frozen=True, eq=False)

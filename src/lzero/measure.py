@@ -120,7 +120,7 @@ def _measure_gated(sparsifier: Sparsifier, inputs: Inputs | None) -> Measurement
         span = structure.span(site)
         units = Count(sparsifier.dense_units[site.name], float(expected[span].sum()), int(alive[span].sum()))
         sites.append(SiteCount(site.name, units, params, macs))
-    gates = Count(sparsifier.dense_gates, float(probability.sum()), int(is_open.sum()))
+    gates = Count(int(sum(sparsifier.dense_gates.values())), float(probability.sum()), int(is_open.sum()))
     l0 = Count(
         int(sum(sparsifier.dense_l0.values())), float((weights * probability).sum()), int((weights * is_open).sum())
     )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lzero.arguments import whole
 from lzero.budgets import Budget, Meter
+from lzero.costs import OF_GATES
 from lzero.decision import Decision, decide_from
 from lzero.errors import LzeroError
 
@@ -139,8 +140,8 @@ class Search:
     def open(self, closed: Tensor) -> None:
         """Use what room is left, for gates that have just closed and for borderline ones that were closed before."""
         candidates = closed | self.may_open
-        # The papers' count knows no widths; every other cost moves by whole blocks of units where widths are rounded.
-        if self.round_to > 1 and any(budget.cost != "l0" for budget in self.budgets):
+        # Counts of gates know no widths; every other cost moves by whole blocks of units where widths are rounded.
+        if self.round_to > 1 and any(budget.cost not in OF_GATES for budget in self.budgets):
             self._open_blocks(candidates)
             candidates = candidates & ~self._of_units()
         self._open_singly((candidates & ~self.is_open).nonzero().flatten())

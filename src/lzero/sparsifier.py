@@ -56,7 +56,8 @@ class Sparsifier:
         self.history = History.of(model, structure)
         self.l0_weights = l0_weights(self)
         self.dense_l0 = {group.name: float(self.l0_weights[group.span].sum()) for group in groups}
-        self.dense_gates, self.dense_units = self.num_gates, {site.name: site.size for site in structure.sites}
+        self.dense_gates = {group.name: float(group.size) for group in groups}
+        self.dense_units = {site.name: site.size for site in structure.sites}
         self.costs = self.dense = Costs(self)
         self._attached: Attachment | None = None
 

@@ -18,7 +18,7 @@ from lzero.projection import project
 from tests.objectives.conftest import gated
 
 
-@pytest.mark.parametrize("cost", ["l0", "params", "macs"])
+@pytest.mark.parametrize("cost", ["l0", "gates", "params", "macs"])
 @pytest.mark.parametrize("name", ["MLP", "LeNet-5", "ResNet-18", "GPT, fused"])
 def test_densities_are_those_that_are_measured(name, cost):
     sparsifier = gated(name)
@@ -28,7 +28,7 @@ def test_densities_are_those_that_are_measured(name, cost):
     assert record.expected.item() == pytest.approx(count.expected / count.dense, rel=1e-5)
 
 
-@pytest.mark.parametrize("cost", ["params", "macs"])
+@pytest.mark.parametrize("cost", ["gates", "params", "macs"])
 def test_dense_stays_dense_when_units_are_shrunk_away(cost):
     sparsifier = gated("LeNet-5")
     sparsifier.log_alpha.data.uniform_(1, 4)
@@ -196,7 +196,7 @@ def test_objectives_are_pickled_with_their_model(sparsifier):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("cost", ["l0", "params", "macs"])
+@pytest.mark.parametrize("cost", ["l0", "gates", "params", "macs"])
 def test_autocast_leaves_counts_alone(dtype, cost):
     sparsifier = lzero.sparsify(nn.Sequential(nn.Linear(600, 400), nn.ReLU(), nn.Linear(400, 600)), torch.randn(2, 600))
     objective = Constraint(sparsifier, 0.3, cost, dual=Ascent(1.0))
@@ -396,11 +396,26 @@ def test_a_budget_of_less_than_a_gate_is_refused():
     sparsifier = lzero.sparsify(model, torch.randn(2, 60), include="inputs of *", inputs=True)
     with pytest.raises(
         ArgumentError,
-        match=r"at least 64 gated parameters \(1.67% of dense\), .* of 60 equal units give a share, 10 / 60",
+        match=r'at least 64 gated parameters \(1.67% of dense\), .* got 10; to keep 10 units count them: cost="gates"',
     ):
         Constraint(sparsifier, 10, "l0")
-    project(model, 10 / 60, "l0")
+    project(model, 10, "gates")
     assert lzero.compact(model)[0].in_features == 10
+
+
+@pytest.mark.parametrize(
+    ("target", "limit"), [(1, 1), (1.0, 1), (10, 10), (0.5, 30), ("100%", 60), ({"inputs of *": 3}, 3)]
+)
+def test_of_gates_one_is_one_and_shares_are_below(target, limit):
+    model = nn.Sequential(nn.Linear(60, 64), nn.ReLU(), nn.Linear(64, 2))
+    sparsifier = lzero.sparsify(model, torch.randn(2, 60), include="inputs of *", inputs=True)
+    assert Constraint(sparsifier, target, "gates").budgets[0].limit == pytest.approx(limit)
+    project(model, target if not isinstance(target, dict) else 3, "gates")
+    assert lzero.compact(model)[0].in_features == limit
+    with pytest.raises(
+        ArgumentError, match=r"target: expected at least 1 open gates \(1.67% of dense\), which one gate"
+    ):
+        Constraint(sparsifier, 0.01, "gates")
 
 
 def test_a_budget_is_met_by_closing_gates_of_an_objective_that_never_stepped(sparsifier):
@@ -448,7 +463,7 @@ def test_no_warning_where_the_target_will_be_met(sparsifier):
         ({"target": None}, "target: expected a share"),
         ({"target": "150%"}, "the dense network needs no budget"),
         ({"target": 10_000_000}, "the dense network needs no budget"),
-        ({"target": 0.3, "cost": "flops"}, 'cost: expected "l0" or "params" or "macs", got \'flops\''),
+        ({"target": 0.3, "cost": "flops"}, 'cost: expected "l0" or "gates" or "params" or "macs", got \'flops\''),
         ({"target": 0.3, "per": "block"}, 'per: expected "model" or "layer"'),
         ({"target": {}}, "target: expected at least one glob"),
         ({"target": {"conv*": 0.3}}, "target: expected globs that match one of 0, 2"),
@@ -483,8 +498,9 @@ def test_a_target_below_what_is_pinned_says_how_much_that_is_and_whose():
 
 def test_budgets_in_parameters_need_units_to_remove():
     sparsifier = gated("MLP", units="weights")
-    with pytest.raises(ArgumentError, match='cost: expected "l0" for gates on single weights'):
+    with pytest.raises(ArgumentError, match='cost: expected "l0" or "gates" for gates on single weights'):
         Constraint(sparsifier, 0.5, "params")
+    assert Constraint(sparsifier, 100, "gates").budgets[0].dense == sparsifier.num_gates
 
 
 @pytest.mark.parametrize("make", [lambda s: Constraint(s, 0.3), lambda s: Penalty(s, 0.1)])

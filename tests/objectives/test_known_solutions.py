@@ -63,9 +63,9 @@ def test_the_penalty_is_hard_thresholding_in_an_orthogonal_design(strength):
 def test_a_constraint_keeps_the_largest_coefficients_of_an_orthogonal_design(wanted):
     coefficients = 0.2 * 1.4 ** torch.arange(10) * (-1) ** torch.arange(10)
     _, sparsifier, loss, _ = regression(orthogonal(10), coefficients)
-    objective = Constraint(sparsifier, wanted / 10, "l0", steps=2500)
+    objective = Constraint(sparsifier, wanted, "gates", steps=2500)
     train(sparsifier, loss, objective, 2500)
-    project(sparsifier.model, wanted / 10, "l0")
+    project(sparsifier.model, wanted, "gates")
     assert kept(sparsifier) == set(coefficients.abs().topk(wanted).indices.tolist())
 
 

@@ -89,6 +89,14 @@ def test_the_l2_norm_moves_gates_only_on_request(sparsifier, moves):
     assert weight.grad.abs().sum() > 0
 
 
+def test_gates_may_count_one_each(sparsifier):
+    probability = sparsifier.law.prob_active
+    assert Penalty(sparsifier, 0.5, cost="gates")().item() == pytest.approx(0.5 * probability.sum().item(), rel=1e-5)
+    bic = Penalty(sparsifier, "bic", num_data=100, cost="gates")
+    assert bic().item() == pytest.approx(math.log(100) / 200 * probability.sum().item(), rel=1e-5)
+    assert bic.record.expected.item() == pytest.approx(probability.mean().item(), rel=1e-5)
+
+
 def test_removed_units_leave_the_penalty_of_the_others_as_it_was():
     sparsifier = gated("LeNet-5")
     sparsifier.log_alpha.data[::3] = -30.0
@@ -103,6 +111,7 @@ def test_removed_units_leave_the_penalty_of_the_others_as_it_was():
     ("arguments", "message"),
     [
         ({"strength": -1.0}, "strength: expected a number from 0"),
+        ({"strength": 1.0, "cost": "macs"}, 'cost: expected "l0" or "gates", got \'macs\''),
         ({"strength": float("nan")}, "strength: expected a number from 0"),
         ({"strength": True}, "strength: expected a number from 0"),
         ({"strength": "mdl"}, 'strength: expected a number, "aic" or "bic"'),

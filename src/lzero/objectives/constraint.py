@@ -40,7 +40,8 @@ class Look(NamedTuple):
 class Constraint(Objective):
     r"""At most `target` of a cost: $f + \sum_g \lambda_g v_g$, where $\lambda_g$ rises while $v_g > 0$ (C-5 … C-7).
 
-    `cost` is `"l0"` (gated parameters as the papers count them), `"params"` or `"macs"`: of what will really be left.
+    `cost` is `"l0"` (gated parameters as the papers count them), `"gates"` (how many are open: units, or features), or
+    `"params"` or `"macs"` of what will really be left. There is no gate less than one: of `"gates"` 1 is one, not all.
     `target` is a share (0.3), a percentage ("30%"), or a number (50_000; MACs are those of the example inputs); with a
     mapping, one for each glob over the names that `sparsifier.plan()` shows. `per="layer"` sets it for every group of
     gates by itself. For several costs at once add constraints: `Constraint(s, 0.3, "macs") + Constraint(s, 0.2,

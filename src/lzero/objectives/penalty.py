@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from lzero.arguments import number, whole
+from lzero.arguments import number, one_of, whole
 from lzero.budgets import Meter
 from lzero.errors import ArgumentError
 from lzero.gating import first_matches
@@ -30,7 +30,7 @@ class Penalty(Objective):
     the names that `sparsifier.plan()` shows; or `"aic"` ($1/N$) or `"bic"` ($\frac{\log N}{2N}$) with `num_data`. `l2`
     adds $\frac{c}{2} \sum_j P_j \tilde\theta_j^2$ (Eq. 17), which decays weights like a weight decay of $c$ as long as
     they are likely to stay; it moves gates only with `l2_moves_gates`. `schedule` is a factor on the whole, by the
-    step.
+    step. With `cost="gates"` every gate counts as one, $|g| = 1$, as in choosing features.
 
     >>> import lzero
     >>> from torch import nn
@@ -48,6 +48,7 @@ class Penalty(Objective):
         l2: float = 0.0,
         l2_moves_gates: bool = False,
         schedule: Schedule = constant,
+        cost: Literal["l0", "gates"] = "l0",
     ) -> None:
         super().__init__(sparsifier, schedule)
         self._l2, self._l2_moves_gates = number("l2", l2, least=0), l2_moves_gates
@@ -60,7 +61,7 @@ class Penalty(Objective):
             strengths = [_strength(each, num_data) for each in strength.values()]
         else:
             self.names, groups, strengths = ("model",), [()], [_strength(strength, num_data)]
-        self._meter = Meter(sparsifier, "l0", groups)
+        self._meter = Meter(sparsifier, one_of("cost", cost, Literal["l0", "gates"]), groups)
         self._expected_l2 = ExpectedL2(sparsifier)
         self.strength: Tensor
         strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)

@@ -69,7 +69,7 @@ class Aim:
     l2: float = 0.0
     l2_moves_gates: bool = False
     target: float | str | dict[str, float | str] = 0.2
-    cost: Literal["l0", "params", "macs"] = "macs"
+    cost: Literal["l0", "gates", "params", "macs"] = "macs"
     per: Literal["model", "layer"] = "model"
     dual: Literal["default", "ascent", "restarts"] = "default"
     dual_lr: float = 1e-4

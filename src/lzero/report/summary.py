@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lzero.budgets import UNITS
+from lzero.budgets import UNITS, is_share
 from lzero.report.run import inside, number
 from lzero.report.words import counted, duration, percent, plain
 
@@ -76,7 +76,7 @@ def budget(run: Run) -> str:
     aim = run.recipe.objective
     if is_dense(run) or aim.kind != "constraint" or isinstance(aim.target, dict):
         return ""
-    share = isinstance(aim.target, str) or aim.target <= 1
+    share = is_share(aim.target, aim.cost)
     allowed = aim.target if isinstance(aim.target, str) else percent(aim.target) if share else f"{aim.target:,.0f}"
     of_what = f"{'of the ' if share else ''}{UNITS[aim.cost]}{' in each layer' if aim.per == 'layer' else ''}"
     fit = "borderline gates close, or open again, at the end to fit it"
