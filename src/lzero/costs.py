@@ -72,8 +72,7 @@ class Costs:
 
     def __init__(self, sparsifier: Sparsifier, structure: Structure | None = None) -> None:
         structure = structure or sparsifier.structure
-        self._columns = column_spans(sparsifier)
-        self.num_alive = structure.num_units + sum(group.size for group in sparsifier.groups if group.columns)
+        self._columns, self._column_spans, self.num_alive = _column_places(sparsifier, structure.num_units)
         self._spans = [structure.span(site) for site in structure.sites]
         self._sites = [site.name for site in structure.sites]
         self._tables: list[Ids] = []
@@ -116,7 +115,7 @@ class Costs:
         """
         table = np.where(units == NONE, self.num_alive, units)
         if reader in self._columns:
-            table = np.concatenate([table, np.arange(*self._columns[reader])[:, None]], axis=1)
+            table = np.concatenate([table, self._columns[reader][:, None]], axis=1)
         return table if (table != self.num_alive).any() else None
 
     def _number(self, table: Ids) -> int:
@@ -167,7 +166,7 @@ class Costs:
         """Where the units or columns of a group stand in `alive`; nowhere for the gates of single weights."""
         if group.site is not None:
             return self._spans[self._sites.index(group.site.name)]
-        return slice(*self._columns[group.columns[0]]) if group.columns else slice(0, 0)
+        return self._column_spans.get(group.name, slice(0, 0))
 
 
 def _owner(product: tuple[Extent, ...]) -> str:
@@ -175,15 +174,16 @@ def _owner(product: tuple[Extent, ...]) -> str:
     return next((extent.reader.tensor for extent in product if extent.reader), "products of activations")
 
 
-def column_spans(sparsifier: Sparsifier) -> dict[Slice, tuple[int, int]]:
-    """Where the columns with gates of their own stand, behind the units."""
-    spans: dict[Slice, tuple[int, int]] = {}
-    start = sparsifier.structure.num_units
+def _column_places(sparsifier: Sparsifier, start: int) -> tuple[dict[Slice, Ids], dict[str, slice], int]:
+    """Where columns with gates stand, behind the units: each of a reader's, those of each group, and where they end."""
+    places: dict[Slice, Ids] = {}
+    spans: dict[str, slice] = {}
     for group in sparsifier.groups:
         if group.columns:
-            spans |= dict.fromkeys(group.columns, (start, start + group.size))
+            places |= dict.fromkeys(group.columns, start + group.gate_of_column)
+            spans[group.name] = slice(start, start + group.size)
             start += group.size
-    return spans
+    return places, spans, start
 
 
 def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def expected_alive(sparsifier: Sparsifier, probability: Tensor) -> Tensor:
 
 def decided_alive(sparsifier: Sparsifier, decision: Decision) -> Tensor:
     """The same for a decision: 0 or 1, in double precision."""
-    columns = [decision.columns[g.columns[0]] for g in sparsifier.groups if g.columns]
+    columns = [g.any_column(decision.columns[g.columns[0]]) for g in sparsifier.groups if g.columns]
     return torch.from_numpy(np.concatenate([decision.units, *columns]).astype(np.float64))
 
 
@@ -229,8 +229,10 @@ def l0_weights(sparsifier: Sparsifier) -> Tensor:
     for group in sparsifier.groups:
         for k, where in enumerate(group.columns):
             each = math.prod(sizes[where.tensor]) / sizes[where.tensor][where.dim]
-            own = np.where(_counted(structure.readers.get(where), read, group.size), 0.0, each)
-            weights[group.span] = own if k == 0 else weights[group.span] + own
+            gates = group.gate_of_column
+            own = np.where(_counted(structure.readers.get(where), read, len(gates)), 0.0, each)
+            total = np.bincount(gates, weights=own, minlength=group.size)
+            weights[group.span] = total if k == 0 else weights[group.span] + total
     return torch.from_numpy(weights)
 
 

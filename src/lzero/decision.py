@@ -18,6 +18,7 @@ from lzero.structure.units import NONE, Ids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lzero.gating import GateGroup
     from lzero.sparsifier import Sparsifier
     from lzero.structure.frozen import Structure
     from lzero.structure.sites import Site, Slice
@@ -83,7 +84,8 @@ def decide_from(
     log_alpha = sparsifier.log_alpha.detach() if log_alpha is None else log_alpha
     location = np.append(log_alpha.cpu().numpy(), 0.0)
     units = is_open[gate_of_unit]
-    columns = {where: is_open[group.span] for group in sparsifier.groups for where in group.columns}
+    groups = {where: group for group in sparsifier.groups for where in group.columns}
+    columns = {where: is_open[group.span][group.gate_of_column] for where, group in groups.items()}
     elements = {g.elements: is_open[g.span] for g in sparsifier.groups if g.elements}
     units = units & read_units(structure, units, columns, elements)
     for site in structure.sites:
@@ -92,9 +94,8 @@ def decide_from(
         units[span] = _at_least(units[span], likeliest_first, _step(structure, site, round_to), site.least)
     _fill_empty(structure, units, location[gate_of_unit])
     decision = Decision(units, {}, gates)
-    return Decision(
-        units, {where: _columns(decision, structure, where, mask) for where, mask in columns.items()}, gates
-    )
+    kept = {where: _columns(decision, structure, where, mask, groups[where]) for where, mask in columns.items()}
+    return Decision(units, kept, gates)
 
 
 def read_units(
@@ -142,10 +143,11 @@ def _fill_empty(structure: Structure, units: Mask, location: NDArray[np.float64]
             units[best[best != NONE]] = True
 
 
-def _columns(decision: Decision, structure: Structure, where: Slice, mask: Mask) -> Mask:
-    """The open columns of units that stay; one, with a weight of zero, where there would be none."""
+def _columns(decision: Decision, structure: Structure, where: Slice, mask: Mask, group: GateGroup) -> Mask:
+    """The open columns of units that stay; those of one gate, with weights of zero, where there would be none."""
     alive = decision.positions(structure.tensors[where.tensor][where.dim])
     kept = alive & mask
     if not kept.any():
-        kept[np.flatnonzero(alive)[0]] = True
+        gates = group.gate_of_column
+        kept = alive & (gates == gates[np.flatnonzero(alive)[0]])
     return np.asarray(kept)

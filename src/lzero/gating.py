@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lzero.errors import ArgumentError
 from lzero.structure.sites import INPUTS_OF, Pinned, Site, Slice
 from lzero.structure.units import NONE, Ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from lzero.structure.frozen import Structure
 
 UnitKind = Literal["structure", "paper", "weights"]
 Globs = str | tuple[str, ...]
+Columns = Sequence[Sequence[int]]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,7 @@ class GateGroup:
     site: Site | None = None
     columns: tuple[Slice, ...] = ()
     elements: str | None = None
+    together: Ids | None = None  # the gate of each column, from 0, where some share one
 
     @property
     def size(self) -> int:
@@ -41,6 +47,22 @@ class GateGroup:
     def span(self) -> slice:
         """Where its gates are in the flat vector."""
         return slice(self.start, self.stop)
+
+    @property
+    def gate_of_column(self) -> Ids:
+        """The gate of each column, from 0."""
+        return np.arange(self.size) if self.together is None else self.together
+
+    def any_column(self, mask: Mask) -> Mask:
+        """For each gate whether the mask has one of its columns."""
+        return np.asarray(np.bincount(self.gate_of_column, weights=mask, minlength=self.size) > 0)
+
+    def left(self, start: int, kept: Mask, site: Site | None) -> GateGroup:
+        """What is left of the group, from a new start, where some of its gates are kept."""
+        together = self.together
+        if together is not None:
+            together = (np.cumsum(kept) - 1)[together[kept[together]]]
+        return replace(self, start=start, stop=start + int(kept.sum()), site=site, together=together)
 
 
 INNER = "*/inner"  # the inner dimensions of heads: Python code seldom allows heads to be of different depth
@@ -92,11 +114,17 @@ def inputs_of(weight: str) -> str:
 
 
 def column_groups(
-    structure: Structure, pinned: Sequence[Pinned], matrices: set[str], start: int, labels: Callable[[Slice], Ids]
+    structure: Structure,
+    pinned: Sequence[Pinned],
+    matrices: set[str],
+    start: int,
+    labels: Callable[[Slice], Ids],
+    together: Columns = (),
 ) -> list[GateGroup]:
     """One gate for each input of a dense layer that has no unit of its own: raw inputs, flattened feature maps.
 
-    A column of raw inputs that several layers read is one input, with one gate for all of them.
+    A column of raw inputs that several layers read is one input, with one gate for all of them. Columns of raw inputs
+    that go together have one gate.
     """
     # One layer may read several kinds of fixed units, as rows and columns of pixels: its inputs have one gate each.
     inputs = [where for each in pinned if each.reason.startswith("model input") for where in each.consumers]
@@ -106,13 +134,40 @@ def column_groups(
         if where.tensor in matrices and not _one_to_one(units):
             read = labels(where)
             alike.setdefault(where if where in structure.readers else (read.shape, read.tobytes()), []).append(where)
+    if together:
+        _check_alone([several[0] for several in alike.values() if several[0] not in structure.readers])
     groups = []
     for several in alike.values():
         first = several[0]
         size = len(structure.tensors[first.tensor][first.dim])
-        groups.append(GateGroup(inputs_of(first.tensor), start, start + size, columns=tuple(several)))
-        start += size
+        shared = _gate_of_column(together, size) if together and first not in structure.readers else None
+        count = size if shared is None else int(shared.max()) + 1
+        columns = tuple(several)
+        groups.append(GateGroup(inputs_of(first.tensor), start, start + count, columns=columns, together=shared))
+        start += count
     return groups
+
+
+def _check_alone(tables: Sequence[Slice]) -> None:
+    """Refuse columns that go together where it does not say of which table."""
+    if len(tables) != 1:
+        got = ", ".join(inputs_of(where.tensor) for where in tables) or "none"
+        expected, advice = "columns of one table that dense layers read as it is", "choose it by include"
+        raise ArgumentError.about("inputs", expected=expected, got=got, advice=advice)
+
+
+def _gate_of_column(together: Columns, size: int) -> Ids:
+    """The gate of each column: those that go together come first, the others have one each."""
+    named = [column for columns in together for column in columns]
+    whole = all(isinstance(column, Integral) and 0 <= column < size for column in named)
+    if not whole or len(set(named)) != len(named) or not all(len(columns) for columns in together):
+        expected = f"True, or lists of columns that go together: whole numbers from 0 to {size - 1}, each in one list"
+        raise ArgumentError.about("inputs", expected=expected, got=repr(together))
+    gates = np.full(size, NONE)
+    for gate, columns in enumerate(together):
+        gates[list(columns)] = gate
+    gates[gates == NONE] = len(together) + np.arange((gates == NONE).sum())
+    return gates
 
 
 def _one_to_one(units: Ids | None) -> bool:

@@ -128,7 +128,7 @@ def gates_kept(sparsifier: Sparsifier, decision: Decision) -> Mask:
         if group.site is not None:
             masks.append(decision.units[structure.span(group.site)])
         elif group.columns:
-            masks.append(decision.kept(structure, group.columns[0]))
+            masks.append(group.any_column(decision.kept(structure, group.columns[0])))
         else:
             assert group.elements is not None  # noqa: S101 (the third kind)
             kept = [
@@ -184,8 +184,7 @@ def cut_groups(before: Sequence[GateGroup], kept: Mask, structure: Structure) ->
     sites = {site.name: site for site in structure.sites}
     groups, start = [], 0
     for group in before:
-        stop = start + int(kept[group.span].sum())
         site = None if group.site is None else sites[group.site.name]
-        groups.append(replace(group, start=start, stop=stop, site=site))
-        start = stop
+        groups.append(group.left(start, kept[group.span], site))
+        start = groups[-1].stop
     return groups

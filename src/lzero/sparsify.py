@@ -18,6 +18,7 @@ from lzero.errors import ArgumentError, LzeroError
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
 from lzero.gating import (
     INNER,
+    Columns,
     GateGroup,
     Globs,
     UnitKind,
@@ -57,7 +58,7 @@ def sparsify(
     units: UnitKind = "structure",
     include: Globs = "*",
     exclude: Globs = INNER,
-    inputs: bool = False,
+    inputs: bool | Columns = False,
     keep_rate: float | Mapping[str, float] = DEFAULT_KEEP_RATE,
     beta: float = BETA,
     gamma: float = GAMMA,
@@ -69,7 +70,8 @@ def sparsify(
     `units` is `"structure"` for neurons, feature maps, heads and channels; `"paper"` for the papers' choice, which
     also gates each input of a dense layer; `"weights"` for a gate on every weight. `include` and `exclude` are globs
     over the names that `plan()` shows; the inner dimensions of attention heads are left out unless asked for. `inputs`
-    also gates the raw inputs of dense layers one by one; to choose features and nothing else, include `"inputs of *"`.
+    also gates the raw inputs of dense layers one by one, or with lists of columns those of each list together, such as
+    the columns of one category; to choose features and nothing else, include `"inputs of *"`.
     `keep_rate` is one number, or one for each glob.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -86,14 +88,16 @@ def sparsify(
         structure = freeze(analysis, [site for site in sites if not fnmatchcase(site.name, INNER)], pinned)
         groups = element_groups(structure, _chosen_weights(model, structure, include, exclude), 0)
     else:
-        matrices = _dense_weights(model, analysis) if units == "paper" or inputs else set()
+        matrices, together = set[str](), _going_together(inputs)
+        if units == "paper" or inputs:
+            matrices = _dense_weights(model, analysis)
         columns = {inputs_of(weight): weight for weight in sorted(matrices)}
         chosen = choose([*(site.name for site in sites), *columns], include, exclude)
         kept = [site for site in sites if site.name in chosen]
         pinned += [Pinned(s.name, s.size, LEFT_OUT, s.consumers) for s in sites if s.name not in chosen]
         structure = freeze(analysis, kept, pinned)
         wanted = {weight for name, weight in columns.items() if name in chosen}
-        columns_of = column_groups(structure, pinned, wanted, structure.num_units, analysis.labels_of)
+        columns_of = column_groups(structure, pinned, wanted, structure.num_units, analysis.labels_of, together)
         groups = [*unit_groups(kept), *columns_of]
     if not groups:
         advice = PLAIN_FIRST if any(map(is_parametrized, model.modules())) else ""
@@ -105,7 +109,7 @@ def sparsify(
     return sparsifier
 
 
-def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
+def _check(model: nn.Module, units: UnitKind, *, inputs: bool | Columns) -> None:
     """Refuse what cannot get gates, before it is looked at."""
     check_module("model", model)
     one_of("units", units, UnitKind)
@@ -123,6 +127,16 @@ def _check(model: nn.Module, units: UnitKind, *, inputs: bool) -> None:
         raise ArgumentError.about("model", expected=expected, got=got, advice=advice)
     if any("_lzero_factors" in module.__dict__ for module in model.modules()):
         raise LzeroError("this model has gates already; sparsifier.remove() takes them off")
+
+
+def _going_together(inputs: bool | Columns) -> Columns:
+    """The lists of columns that were given, if any."""
+    if isinstance(inputs, bool):
+        return ()
+    if not isinstance(inputs, list | tuple) or not all(isinstance(columns, list | tuple) for columns in inputs):
+        expected = "True, False, or lists of columns that go together"
+        raise ArgumentError.about("inputs", expected=expected, got=repr(inputs))
+    return inputs
 
 
 def _examples(inputs: Inputs) -> tuple[Any, ...]:

@@ -93,7 +93,7 @@ def gate_tables(sparsifier: Sparsifier) -> dict[Slice, Ids]:
         if where in readers:
             parts.append(readers[where])
         if where in columns:
-            parts.append(np.arange(columns[where].start, columns[where].stop)[:, None])
+            parts.append((columns[where].start + columns[where].gate_of_column)[:, None])
         table = np.concatenate(parts, axis=1)
         tables[where] = np.where(table == NONE, sparsifier.num_gates, table)
     return tables

@@ -91,7 +91,7 @@ class UnitNorms:
             if where.tensor not in names:  # a buffer
                 continue
             if group.site is None:
-                positions, gates = np.arange(sizes[where.dim]), np.arange(group.start, group.stop)
+                positions, gates = np.arange(sizes[where.dim]), group.start + group.gate_of_column
             else:
                 span, units = structure.span(group.site), structure.tensors[where.tensor][where.dim]
                 positions, which = ((units >= span.start) & (units < span.stop)).nonzero()

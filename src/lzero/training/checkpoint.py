@@ -6,6 +6,7 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -222,6 +223,7 @@ def _close_all_but(sparsifier: Sparsifier, sites: dict[str, list[int]], columns:
         left = columns.get(group.columns[0].tensor) if group.columns else sites.get(group.name)
         if left is not None and group.elements is None:
             # Units are counted as in the dense network, from which a file may have brought this one some way already.
-            units = sparsifier.history.sites[group.name] if group.site else range(group.stop - group.start)
-            kept = torch.tensor([KEPT if unit in left else REMOVED for unit in units])
-            sparsifier.log_alpha.data[group.span] = kept.to(sparsifier.log_alpha)
+            units = sparsifier.history.sites[group.name] if group.site else range(len(group.gate_of_column))
+            kept = np.isin(units, left) if group.site else group.any_column(np.isin(units, left))
+            values = torch.where(torch.from_numpy(kept), KEPT, REMOVED)
+            sparsifier.log_alpha.data[group.span] = values.to(sparsifier.log_alpha)

@@ -103,7 +103,7 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
 def widths_of(sparsifier: Sparsifier) -> dict[str, int]:
     """The units of each site, and the inputs of each dense layer that have gates of their own."""
     sites = {site.name: site.size for site in sparsifier.structure.sites}
-    return sites | {group.name: group.size for group in sparsifier.groups if group.columns}
+    return sites | {group.name: len(group.gate_of_column) for group in sparsifier.groups if group.columns}
 
 
 def layers_of(small: nn.Module, widths: dict[str, int]) -> tuple[Layer, ...]:
