@@ -455,6 +455,9 @@ def test_after_an_interrupt_gates_are_drawn_anew():
     model.calls, samples = 3, []
     with pytest.raises(KeyboardInterrupt):
         model(torch.randn(3, 4))
+    assert model.second.weight is model.second._parameters["weight"]  # as it is outside of forwards
+    with pytest.raises(LzeroError, match="has gates that its model draws"):
+        model.second(torch.randn(3, 16))
     for _ in range(3):
         model(torch.randn(3, 4)).sum().backward()
         samples.append(sparsifier.bank.values.detach().clone())
@@ -605,3 +608,43 @@ def test_layers_that_do_not_know_their_sizes_are_named():
         LzeroError, match="expected layers that know their sizes, got 0, 2 without; call the model once"
     ):
         sparsify(model, torch.randn(3, 4))
+
+
+def test_classes_that_register_their_subclasses_hear_of_none():
+    known = {}
+
+    class Registered(nn.Module):
+        def __init_subclass__(cls, kind, **rest):
+            super().__init_subclass__(**rest)
+            known[kind] = cls
+
+    class Net(Registered, kind="net"):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.last(self.first(x).tanh())
+
+    model, x = Net(), torch.randn(3, 4)
+    sparsifier = sparsify(model, x)
+    assert known == {"net": Net}
+    assert isinstance(model, Net)
+    assert verify(model, compact(model), x) < 1e-6
+    assert type(sparsifier.remove()) is Net
+
+
+def test_a_class_that_cannot_have_subclasses_leaves_the_model_as_it_was():
+    class Final(nn.Linear):
+        __slots__ = ("mark",)  # which rules out a quiet subclass
+
+        def __init_subclass__(cls):
+            raise TypeError("no subclasses, please")
+
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), Final(8, 2))
+    before = set(model.state_dict())
+    with pytest.raises(TypeError, match="no subclasses"):
+        sparsify(model, torch.randn(3, 4))
+    assert set(model.state_dict()) == before
+    assert [type(layer) for layer in model] == [nn.Linear, nn.Tanh, Final]
+    assert model(torch.randn(3, 4)).shape == (3, 2)

@@ -10,7 +10,9 @@ from torch.optim.swa_utils import AveragedModel
 from lzero import Constraint, LzeroError, compact, sparsify, verify
 from lzero.belonging import sparsifier_of
 from lzero.measure import measure
+from lzero.shrink import decide_shrink
 from lzero.subnetwork import Subnetwork
+from lzero.surgery import cut
 from tests.models import AS_GRAPH, MODELS, build
 
 OPTIMIZERS = {
@@ -150,9 +152,13 @@ def test_gradients_buffers_and_hooks_come_along():
     calls = []
     model[0][0]._parameters["weight"].register_hook(lambda gradient: calls.append(gradient.shape))
     model(x).sum().backward()
+    structure, decision = sparsifier.structure, decide_shrink(sparsifier, 0.1, 1)
+    before = {name: parameter.grad for name, parameter in model.named_parameters() if name in structure.tensors}
     sparsifier.shrink()
-    for parameter in model.parameters():
-        assert parameter.grad is None or parameter.grad.shape == parameter.shape
+    for name, gradient in before.items():
+        expected = None if gradient is None else cut(gradient, structure, decision, name)
+        torch.testing.assert_close(model.get_parameter(name).grad, expected, rtol=0, atol=0)
+    assert sum(gradient is not None for gradient in before.values()) > 4
     assert model[0][1].running_mean.shape == model[0][1].bias.shape
     model(x).sum().backward()
     assert calls[-1] == model[0][0]._parameters["weight"].shape
@@ -161,10 +167,51 @@ def test_gradients_buffers_and_hooks_come_along():
 def test_averaged_copies_are_cut_alike():
     model, sparsifier, x = certain_gates("VGG-BN")
     averaged = AveragedModel(model)
+    with torch.no_grad():
+        for parameter in averaged.parameters():
+            parameter.add_(0.01 * torch.randn_like(parameter))
+    whole = copy.deepcopy(averaged.module)
     sparsifier.shrink(averages=[averaged.module])
+    assert verify(whole, averaged.module, x) < 1e-9
     averaged.update_parameters(model)
     assert [p.shape for p in averaged.module.parameters()] == [p.shape for p in model.parameters()]
     assert averaged(x).shape == model(x).shape
+
+
+class Noting(nn.Module):
+    """A model that notes how much it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.batch = nn.Linear(4, 8), nn.Linear(8, 2), 0
+
+    def forward(self, x):
+        self.batch = len(x)
+        return self.last(self.first(x).tanh())
+
+
+def test_an_averaged_copy_keeps_whole_numbers_of_its_own():
+    model = Noting()
+    sparsifier = sparsify(model, torch.randn(3, 4))
+    averaged = AveragedModel(model)
+    model(torch.randn(32, 4))
+    averaged(torch.randn(5, 4))
+    sparsifier.log_alpha.data[:3] = sparsifier_of(averaged.module).log_alpha.data[:3] = -60.0
+    assert sparsifier.shrink(averages=[averaged]) == 3
+    assert averaged.module.first.out_features == 5
+    assert (model.batch, averaged.module.batch) == (32, 5)
+
+
+@pytest.mark.parametrize("beta", [2 / 3, 0.3, 0.05])
+@pytest.mark.parametrize("threshold", [0.1, 0.4, 1.0])
+def test_what_is_open_at_test_time_stays_whatever_the_threshold(beta, threshold):
+    model, x = nn.Sequential(nn.Linear(4, 40), nn.Tanh(), nn.Linear(40, 2)).double(), torch.randn(3, 4).double()
+    sparsifier = sparsify(model, x, beta=beta)
+    sparsifier.log_alpha.data.copy_(torch.linspace(-6, 3, 40))
+    before = copy.deepcopy(model)
+    is_closed, is_rare = sparsifier.estimate() == 0, sparsifier.law.prob_active < threshold
+    assert sparsifier.shrink(threshold=threshold) == (is_closed & is_rare).sum() > 0
+    assert verify(before, model, x) < 1e-12
 
 
 def test_rounded_widths():
@@ -176,7 +223,11 @@ def test_rounded_widths():
 def test_nothing_to_remove_changes_nothing():
     model, x = build("MLP")
     sparsifier = sparsify(model, x)
+    structure, weights = sparsifier.structure, list(model.parameters())
+    places = [weight.data_ptr() for weight in weights]
     assert sparsifier.shrink() == 0
+    assert sparsifier.structure is structure
+    assert [weight.data_ptr() for weight in model.parameters()] == places
 
 
 REFUSED = {

@@ -369,3 +369,25 @@ def test_recomputed_activations_are_refused_by_torch():
     forward = Subnetwork(sparsify(model, x, keep_rate=0.3), round_to=1)
     with pytest.raises(CheckpointError):
         forward(x).sum().backward()
+
+
+def test_a_buffer_that_repeats_a_number_runs_in_parts():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
+            self.register_buffer("scale", torch.tensor(2.0).expand(8))
+
+        def forward(self, x):
+            return self.last(self.first(x).tanh() * self.scale)
+
+    model, x = Scaled(), torch.randn(3, 4)
+    sparsifier = sparsify(model, x, keep_rate=0.5)
+    part = Subnetwork(sparsifier)
+    torch.manual_seed(0)
+    whole = model(x)
+    torch.manual_seed(0)
+    torch.testing.assert_close(part(x), whole)
+    assert model.scale.tolist() == [2.0] * 8
+    sparsifier.log_alpha.data[:3] = -9.0
+    assert lzero.compact(model).scale.shape == (5,)

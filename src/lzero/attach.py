@@ -131,8 +131,19 @@ def gated_class(base: type[nn.Module], names: tuple[str, ...], is_root: bool) ->
         members["forward"] = _linear_forward
     if is_root:
         members |= {"_apply": apply, "forward": _drawn_first(base, members.get("forward"))}
-    made: Any = type(base.__name__, (base,), members)
+    made: Any = _quiet_subclass(base, members)
     return made  # type: ignore[no-any-return]
+
+
+def _quiet_subclass(base: type[nn.Module], members: dict[str, Any]) -> type:
+    """A subclass of which the base's `__init_subclass__` is not told: it is no new model to be registered."""
+    make: type[type] = type(base)
+    try:
+        made = make(base.__name__, (nn.Module,), members)
+        made.__bases__ = (base,)
+    except TypeError:  # of another layout in memory, as with slots
+        return type(base.__name__, (base,), members)
+    return made
 
 
 def _drawn_first(base: type[nn.Module], own: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -149,7 +160,14 @@ def _drawn_first(base: type[nn.Module], own: Callable[..., Any] | None) -> Calla
                 f"the gates of this {type(self).__name__} are drawn when it is called: write model(…) for "
                 "model.forward(…), or run it inside `with sparsifier.drawn():`"
             )
-        return (own or base.forward)(self, *args, **kwargs)
+        forward = own or base.forward
+        if bank is None or torch.compiler.is_compiling():
+            return forward(self, *args, **kwargs)
+        try:
+            return forward(self, *args, **kwargs)
+        except (KeyboardInterrupt, SystemExit):
+            bank.abandon()
+            raise
 
     return checked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
 
 
+@runtime_checkable
+class Acting(Protocol):
+    """What is needed of an objective."""
+
+    sparsifier: Sparsifier
+
+    def step(self, task_loss: Tensor | float | None = None) -> None:
+        """What follows a step of the optimizer."""
+
+
 @dataclass(frozen=True, eq=False)
 class Attachment:
     """The two hooks on an optimizer."""
@@ -32,6 +42,9 @@ class Attachment:
         """Check that the optimizer moves the gates of this model, then hook the objective to it."""
         if not isinstance(optimizer, Optimizer):
             raise ArgumentError.about("optimizer", expected="a torch optimizer", got=type(optimizer).__name__)
+        if not isinstance(objective, Acting):
+            expected, advice = "an objective", "such as lzero.Constraint(sparsifier, 0.3)"
+            raise ArgumentError.about("objective", expected=expected, got=type(objective).__name__, advice=advice)
         if objective.sparsifier is not sparsifier:
             raise ArgumentError.about("objective", expected="an objective of this sparsifier", got="one of another")
         held = {id(p): p for group in optimizer.param_groups for p in group["params"]}

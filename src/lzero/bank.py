@@ -109,6 +109,11 @@ class Bank:
         if torch.compiler.is_compiling():  # the compiler recomputes by itself, and would guard on what is left here
             self.values, self._pieces = None, ()
 
+    def abandon(self) -> None:
+        """End a forward that was interrupted: torch runs its hooks after errors alone."""
+        if not self.is_held:
+            self._depth, self.inside = 0, False
+
     def require(self, module: nn.Module, *_: object) -> None:
         """A gated module's forward pre-hook: it runs as a part of the root, or not at all."""
         if not self.is_read():

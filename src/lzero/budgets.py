@@ -146,7 +146,7 @@ def make_budgets(
         raise ArgumentError.about("cost", expected=expected, got=repr(cost), advice=advice)
     entries = _entries(sparsifier, target, per)
     meter = Meter(sparsifier, cost, [groups for _, groups, _ in entries])
-    smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates, device="cpu"))
+    smallest = decide_from(sparsifier, torch.zeros(sparsifier.num_gates, dtype=torch.float64, device="cpu"))
     if cost in OF_GATES:
         floors = [_cheapest(sparsifier, cost, groups) for _, groups, _ in entries]
     else:

@@ -14,11 +14,11 @@ from lzero.errors import LzeroError, described
 from lzero.graph import alive_in, can_train, graph_model
 from lzero.patch import patch_sizes
 from lzero.proof import Proof, folded_copy, incomparable, plain_copy
-from lzero.sizes import changed_sizes
+from lzero.sizes import Sizes, changed_sizes
 from lzero.structure.analysis import analyse
 from lzero.structure.sites import INPUTS_OF
 from lzero.surgery import cut_model
-from lzero.tensors import full_name, saved_tensors
+from lzero.tensors import distinct, full_name, saved_tensors
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -84,15 +84,15 @@ class History:
         shapes = _shapes(model)
         return any(shapes.get(name) != shape for name, shape in self.dense.items())
 
-    def after(self, sparsifier: Sparsifier, decision: Decision, small: nn.Module) -> History:
-        """The history with one more cut."""
+    def after(self, sparsifier: Sparsifier, decision: Decision, sizes: Sizes) -> History:
+        """The history with one more cut, and the whole numbers that it changes."""
         structure = sparsifier.structure
         sites = dict(self.sites)
         for site in structure.sites:
             kept = decision.units[structure.span(site)]
             sites[site.name] = [unit for unit, stays in zip(self.sites[site.name], kept.tolist(), strict=True) if stays]
         attributes = {path: dict(values) for path, values in self.attributes.items()}
-        for path, values in changed_sizes(sparsifier.model, small).items():
+        for path, values in sizes.items():
             attributes.setdefault(path, {}).update(values)
         return History(self.dense, sites, attributes, self._columns_after(sparsifier, decision))
 
@@ -118,7 +118,8 @@ def cut_copy(sparsifier: Sparsifier, decision: Decision, fallback: Fallback) -> 
     flush_subnormals(small)
     proven = _proven(sparsifier, small, decision, fallback)
     if proven is small:  # a graph has no dense model to be cut again from
-        proven.__dict__[PLAN] = json.dumps(sparsifier.history.after(sparsifier, decision, small).as_dict())
+        history = sparsifier.history.after(sparsifier, decision, changed_sizes(sparsifier.model, small))
+        proven.__dict__[PLAN] = json.dumps(history.as_dict())
     return proven
 
 
@@ -173,4 +174,5 @@ def flush_subnormals(model: nn.Module) -> None:
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             if tensor.is_floating_point():
-                tensor.masked_fill_(tensor.abs() < torch.finfo(tensor.dtype).tiny, 0.0)
+                own = distinct(tensor)
+                own.masked_fill_(own.abs() < torch.finfo(tensor.dtype).tiny, 0.0)

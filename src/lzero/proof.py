@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from lzero.bank import LOG_ALPHA
 from lzero.decision import Decision
 from lzero.errors import described
-from lzero.sizes import copy_sizes
+from lzero.sizes import changed_sizes, set_sizes
 from lzero.surgery import cut_model
 from lzero.tensors import duplicate
 from lzero.verify import TOLERANCE, outputs_of, verify
@@ -49,7 +49,7 @@ class Proof:
         try:
             verify(self._sparsifier.model, small, self._sparsifier.example_inputs)
             if self._rehearsal is not None:
-                copy_sizes(small, self._rehearsal.small)
+                set_sizes(self._rehearsal.small, changed_sizes(self._rehearsal.small, small))
                 verify(*self._rehearsal)
         except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
             return described(error)

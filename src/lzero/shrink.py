@@ -34,20 +34,17 @@ MIXING = (torch.optim.Adafactor, torch.optim.LBFGS)
 
 
 def decide_shrink(sparsifier: Sparsifier, threshold: float, round_to: int, *, columns: bool = True) -> Decision:
-    """Remove units, and columns, whose probability of being active is below the threshold; single weights stay."""
+    """Remove units, and columns, that are closed at test time and hardly likely to be active; single weights stay."""
     check_memory(sparsifier)
-    threshold = number("threshold", threshold, least=0)
+    threshold = number("threshold", threshold, least=0, most=1)
     with torch.no_grad():
         probability = sparsifier.law.prob_active.cpu()
         estimate = sparsifier.estimate().cpu()
-    still_open = probability[estimate > 0].min().item() if (estimate > 0).any() else 1.0
-    if threshold > max(still_open, 0.3):
-        expected = "a number from 0 to the probability below which gates are closed at test time"
-        raise ArgumentError.about("threshold", expected=expected, got=threshold)
+    is_gone = (probability < threshold) & (estimate <= 0)
     stays = torch.where(estimate.isnan(), estimate, 1.0)  # what is no number is refused with the decision
     for group in sparsifier.groups:
         if group.site is not None or (group.columns and columns):
-            stays[group.span] = torch.where(probability[group.span] < threshold, 0.0, stays[group.span])
+            stays[group.span] = torch.where(is_gone[group.span], 0.0, stays[group.span])
     decision = decide_from(sparsifier, stays, round_to)
     read = read_units(sparsifier.structure, decision.units, decision.columns)
     return Decision(decision.units, _with_unread(sparsifier, decision, ~read) if columns else {}, estimate)

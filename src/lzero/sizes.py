@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+Sizes = dict[str, dict[str, int]]  # by the paths of modules, and by place
+
+
 def sizes_of(module: nn.Module) -> dict[str, int]:
     """Each whole number by its place, those that are attributes themselves first.
 
@@ -75,10 +78,10 @@ def set_size(module: nn.Module, place: str, size: int) -> None:
     vars(module)[name] = value
 
 
-def changed_sizes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int]]:
+def changed_sizes(dense: nn.Module, small: nn.Module) -> Sizes:
     """Those that differ, by module path: widths, groups, and what the model's own code keeps."""
     modules = dict(dense.named_modules())
-    changed: dict[str, dict[str, int]] = {}
+    changed: Sizes = {}
     for path, module in small.named_modules():
         before = sizes_of(modules[path])
         different = {place: size for place, size in sizes_of(module).items() if before.get(place) != size}
@@ -87,8 +90,8 @@ def changed_sizes(dense: nn.Module, small: nn.Module) -> dict[str, dict[str, int
     return changed
 
 
-def copy_sizes(source: nn.Module, target: nn.Module) -> None:
-    """Give a model the whole numbers of another one of the same make."""
-    for path, sizes in changed_sizes(target, source).items():
-        for place, size in sizes.items():
-            set_size(target.get_submodule(path), place, size)
+def set_sizes(model: nn.Module, sizes: Sizes) -> None:
+    """Give a model the whole numbers that differ in another one of the same make."""
+    for path, changed in sizes.items():
+        for place, size in changed.items():
+            set_size(model.get_submodule(path), place, size)

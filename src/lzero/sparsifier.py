@@ -23,7 +23,7 @@ from lzero.cutting import PLAN, History, cut_copy
 from lzero.errors import ArgumentError, LzeroError
 from lzero.plan import Plan
 from lzero.shrink import GONE, check_optimizers, cut_groups, cut_in_place, cut_structure, decide_shrink, gates_kept
-from lzero.sizes import copy_sizes
+from lzero.sizes import Sizes, changed_sizes, set_sizes
 from lzero.tensors import outside_inference_mode, with_numbers
 from lzero.trial import check_cuttable
 from lzero.wiring import gate_modules, release
@@ -169,7 +169,11 @@ class Sparsifier:
         """Change the model: register the gates and let parameters read as gated. Called once, by `sparsify`."""
         self.model.register_parameter(LOG_ALPHA, nn.Parameter(log_alpha))
         belong(self.model, self)
-        self._handles = gate_modules(self)
+        try:
+            self._handles = gate_modules(self)
+        except Exception:  # from code of the model's, as of its classes: it stays as it was
+            self.remove()
+            raise
 
     def attach(self, optimizer: Optimizer, objective: Objective) -> None:
         """Let an objective act from inside an optimizer, for loops that cannot be changed.
@@ -229,7 +233,9 @@ class Sparsifier:
         round_to: int = 1,
         averages: Sequence[nn.Module] = (),
     ) -> int:
-        """Remove, in place, units whose probability of being active is below the threshold; how many is returned.
+        """Remove, in place, units that are active less likely than the threshold; how many is returned.
+
+        Those that are open at test time stay, whatever the threshold.
 
         Inputs of dense layers that have gates of their own are removed, and counted, like units. The state of the
         optimizer, or of several, gradients and buffers are cut along, and so are averaged copies of the model; that of
@@ -258,9 +264,10 @@ class Sparsifier:
                 decision = decide_shrink(self, threshold, round_to, columns=False)
                 small = cut_copy(self, decision, fallback="error")
             removed = self._removed(decision)
-            self._cut(decision, optimizers, small)
+            sizes = changed_sizes(self.model, small)  # other whole numbers of an averaged copy are its own
+            self._cut(decision, optimizers, sizes)
             for each in copies:
-                each._cut(decision, [], small)
+                each._cut(decision, [], sizes)
         return removed
 
     def _removed(self, decision: Decision) -> int:
@@ -279,13 +286,13 @@ class Sparsifier:
             raise ArgumentError.about("averages", expected=expected, got="one of other sizes")
         return other
 
-    def _cut(self, decision: Decision, optimizers: Sequence[Optimizer], small: nn.Module) -> None:
-        """Cut this model like `small`, a copy that is known to be right."""
-        self.history = self.history.after(self, decision, small)
+    def _cut(self, decision: Decision, optimizers: Sequence[Optimizer], sizes: Sizes) -> None:
+        """Cut this model like a copy that is known to be right, whose whole numbers differ in these."""
+        self.history = self.history.after(self, decision, sizes)
         self._release()
         self.bank.was_cut()
         torch.clear_autocast_cache()  # which holds the old weights
-        copy_sizes(small, self.model)
+        set_sizes(self.model, sizes)
         structure, kept = cut_structure(self.structure, decision), gates_kept(self, decision)
         groups = cut_groups(self.groups, kept, structure)
         cut_in_place(self, decision, kept, optimizers)

@@ -17,7 +17,7 @@ from lzero.layers import IndexedLinear
 from lzero.sizes import resized
 from lzero.structure.sites import Slice
 from lzero.surgery import SIZES, adapt, chosen_inputs
-from lzero.tensors import full_name, held_by, laid_out_as
+from lzero.tensors import distinct, full_name, held_by, laid_out_as
 from lzero.wiring import gate_tables
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Sliced:
     def put_back(self, raw: Tensor, chosen: Sequence[tuple[int, Tensor]]) -> None:
         """Hold the whole tensor again; what the forward wrote into a slice of a buffer goes to its place there."""
         part, self.held[self.name] = self.held[self.name], raw
-        if self.is_buffer and part is not raw:
+        if self.is_buffer and part is not raw and distinct(raw).shape == raw.shape:  # what repeats is not written to
             # As BatchNorm changes its statistics: unseen by autograd, which may hold them for another backward.
             _scatter(raw.data, chosen, part.detach())
 

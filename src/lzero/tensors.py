@@ -30,6 +30,13 @@ def at_least_single(moved: Tensor, before: Tensor) -> Tensor:
     return before.to(moved.device, torch.float32) if is_half else moved
 
 
+def distinct(tensor: Tensor) -> Tensor:
+    """An expanded tensor without its repetitions, which cannot be written to; any other as it is."""
+    for dim, stride in enumerate(tensor.stride() if tensor.layout == torch.strided else ()):
+        tensor = tensor.narrow(dim, 0, 1) if stride == 0 and tensor.shape[dim] > 1 else tensor
+    return tensor
+
+
 def held_by(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
     """A module's own parameters and buffers, under each of their names, with the dictionary that holds them."""
     places: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)

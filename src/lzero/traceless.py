@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from lzero.tensors import distinct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -50,21 +52,14 @@ def keeping_state(model: nn.Module) -> Iterator[None]:
     """
     loose = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor))
     parts = [*model.parameters(), *model.buffers(), *(tensor for tensor in loose if tensor.is_leaf)]
-    kept = [(part, part.data, _distinct(part.detach()).clone()) for part in parts if not is_lazy(part)]
+    kept = [(part, part.data, distinct(part.detach()).clone()) for part in parts if not is_lazy(part)]
     with keeping_attributes(model):
         try:
             yield
         finally:
             for part, place, numbers in kept:
                 part.data = place
-                _distinct(place).copy_(numbers)
-
-
-def _distinct(tensor: Tensor) -> Tensor:
-    """An expanded tensor without its repetitions, which cannot be written to; any other as it is."""
-    for dim, stride in enumerate(tensor.stride() if tensor.layout == torch.strided else ()):
-        tensor = tensor.narrow(dim, 0, 1) if stride == 0 and tensor.shape[dim] > 1 else tensor
-    return tensor
+                distinct(place).copy_(numbers)
 
 
 @contextmanager

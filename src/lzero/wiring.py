@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
     """Let every gated parameter of the model read as gated; the hooks that do it are returned."""
     model, factors = sparsifier.model, _factors(sparsifier)
+    classes = {  # before anything changes: code of the model's own may have something against it
+        path: gated_class(base_of(module), tuple(factors.get(path, {})), module is model)  # type: ignore[arg-type]
+        for path, module in model.named_modules()
+        if path in factors or module is model
+    }
     handles = [
         model.register_forward_pre_hook(sparsifier.bank.begin),
         model.register_forward_hook(sparsifier.bank.end, always_call=True),
@@ -31,9 +36,9 @@ def gate_modules(sparsifier: Sparsifier) -> list[RemovableHandle]:
         if isinstance(module, nn.TransformerEncoder):
             keep_padding(module)
         mine = factors.get(path, {})
-        if mine or module is model:
+        if path in classes:
             module.__dict__["_lzero_bank"], module.__dict__["_lzero_factors"] = sparsifier.bank, mine
-            module.__class__ = gated_class(base_of(module), tuple(mine), module is model)  # type: ignore[arg-type]
+            module.__class__ = classes[path]
         if mine and module is not model:
             handles.append(module.register_forward_pre_hook(sparsifier.bank.require))
     return handles

@@ -53,8 +53,10 @@ def test_where_an_estimator_closes_and_saturates(estimator, threshold, prob_acti
     assert law(-threshold).prob_active.item() == pytest.approx(prob_active, abs=5e-5)
 
 
-def test_the_thresholds_as_printed():
-    assert pytest.approx(2.3979, abs=5e-5) == THRESHOLD
+@pytest.mark.parametrize(("estimator", "printed"), [("eq13", 2.3979), ("median", 1.5986)])
+def test_the_thresholds_as_printed(estimator, printed):
+    ends = law(0.0).log_alpha_for(torch.tensor([0.0, 1.0], dtype=torch.float64), estimator)
+    assert ends.tolist() == pytest.approx([-printed, printed], abs=5e-5)
 
 
 def test_the_estimators_give_different_networks():

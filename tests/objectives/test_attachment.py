@@ -207,6 +207,8 @@ def test_what_cannot_work_is_refused():
     weights, gates = sparsifier.param_groups(lr=0.1)
     with pytest.raises(ArgumentError, match="an optimizer that holds the gates"):
         sparsifier.attach(torch.optim.SGD([weights]), Penalty(sparsifier, 1.0))
+    with pytest.raises(ArgumentError, match="objective: expected an objective, got str"):
+        sparsifier.attach(optimizer, "penalty")
     with pytest.raises(ArgumentError, match="an objective of this sparsifier"):
         sparsifier.attach(optimizer, Penalty(gated(), 1.0))
     sparsifier.attach(optimizer, Penalty(sparsifier, 1.0))

@@ -8,10 +8,11 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import lzero
 from lzero.errors import ArgumentError, BudgetWarning, LzeroError
-from lzero.objectives import Constraint, NotFiniteError, Penalty, extra_gradient_step
+from lzero.objectives import Constraint, GroupLasso, NotFiniteError, Penalty, extra_gradient_step
 from lzero.objectives.duals import Ascent, PastExtrapolation, ProportionalIntegral, RestartedAscent, Restarts
 from lzero.objectives.schedules import cosine, linear
 from lzero.projection import project
@@ -559,3 +560,37 @@ def test_multipliers_wait_for_gates_that_are_frozen():
         objective.step()
     assert objective.steps == 2
     assert objective.multiplier.item() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_multipliers_are_never_in_half_precision(sparsifier, dtype):
+    """Where steps of a thousandth would be lost."""
+    holder = nn.ModuleList([Constraint(sparsifier, 0.3, dual=Ascent(1e-3)), Penalty(sparsifier, 1e-6)]).to(dtype)
+    assert {buffer.dtype for buffer in holder.buffers()} == {torch.float32}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "make", [lambda s: Constraint(s, 0.3), lambda s: Penalty(s, 1e-6), lambda s: GroupLasso(s, 1.0, 0.5)]
+)
+def test_the_default_precision_changes_no_objective(sparsifier, make, dtype):
+    expected = make(sparsifier)().item()
+    torch.set_default_dtype(dtype)
+    try:
+        objective = make(sparsifier)
+        objective.step()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {buffer.dtype for buffer in objective.buffers()} == {torch.float32}
+    assert make(sparsifier)().item() == pytest.approx(expected)
+
+
+def test_an_extra_gradient_step_counts_as_one_for_the_averages_of_a_norm():
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
+    sparsifier, x = lzero.sparsify(model, torch.randn(3, 4)), torch.randn(16, 4)
+    optimizer = torch.optim.SGD(sparsifier.param_groups(lr=0.1))
+    hidden = F.linear(x, model[0].weight, model[0].bias)
+    expected = 0.1 * hidden.mean(0).detach()
+    extra_gradient_step(optimizer, Constraint(sparsifier, 0.5), lambda: model(x).square().mean())
+    assert model[1].num_batches_tracked == 1
+    torch.testing.assert_close(model[1].running_mean, expected)

@@ -32,18 +32,21 @@ def test_extrapolation_looks_where_the_violation_is_going():
 
 
 def test_extrapolation_spirals_in_where_ascent_spirals_out():
-    """On min over x, max over y of x·y, whose only saddle is 0, with the same rule for both players."""
+    """On min over x, max over y of (x − 50)·(y − 50), with the same rule for both players, far from 0."""
 
     def distance(rule):
-        x, y, before = 1.0, 1.0, (1.0, 1.0)
+        x, y = rule(0.1), rule(0.1)
+        for player in (x, y):
+            player.prepare(1, torch.device("cpu"))
+            player.double().multiplier.fill_(51.0)
         for _ in range(400):
-            steps = (y, x) if rule == "ascent" else (2 * y - before[1], 2 * x - before[0])
-            before = (x, y)
-            x, y = x - 0.1 * steps[0], y + 0.1 * steps[1]
-        return (x * x + y * y) ** 0.5
+            right, up = x.multiplier - 50, y.multiplier - 50
+            x.step(-up)
+            y.step(right)
+        return math.hypot(x.multiplier.item() - 50, y.multiplier.item() - 50)
 
-    assert distance("ascent") > 5
-    assert distance("past") < 1
+    assert distance(Ascent) > 5
+    assert distance(PastExtrapolation) < 1
 
 
 def test_the_controller_is_proportional_and_integral_and_leaks():

@@ -208,3 +208,16 @@ def test_a_training_with_rounded_widths_keeps_what_it_closed_to(few, caplog):
 def test_a_width_is_rounded_to_a_number_from_one(sparsifier):
     with pytest.raises(ArgumentError, match="round_to: expected a whole number from 1, got 0"):
         GroupLasso(sparsifier, 1.0, 0.5, round_to=0)
+
+
+def test_it_closes_gates_that_are_frozen():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), torch.randn(64, 4)
+    sparsifier = lzero.sparsify(model, x[:2])
+    objective = GroupLasso(sparsifier, 0.01, 0.5, steps=3)
+    sparsifier.log_alpha.requires_grad_(False)
+    for _ in range(3):
+        assert (sparsifier.estimate() > 0).all()
+        objective.step()
+    assert objective.steps == 3
+    assert (sparsifier.estimate() > 0).sum() == 4

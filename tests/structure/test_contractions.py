@@ -59,6 +59,22 @@ def test_units_are_removed_through_einsum(case):
     assert lzero.measure(model, x).macs.realised == macs(small, x)
 
 
+@pytest.mark.parametrize(("equation", "inner"), [("bii->b", 0), ("bii,k->bk", 0), ("bii->bi", 0), ("bij,ij->b", 16)])
+def test_a_diagonal_is_no_product(equation, inner):
+    class Diagonal(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.other = nn.Linear(4, 16), nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            square = self.first(x).view(-1, 4, 4)
+            operands = {1: (square,), 2: (square, self.other[0] if "k" in equation else self.other)}
+            return torch.einsum(equation, *operands[equation.count(",") + 1])
+
+    model, x = Diagonal(), torch.randn(2, 4)
+    assert lzero.measure(model, x).macs.dense == 2 * (64 + inner)
+
+
 def test_what_einsum_stretches_stays():
     class Stretching(nn.Module):
         def __init__(self):

@@ -532,3 +532,14 @@ def test_what_toml_cannot_hold_is_refused_before_anything_is_trained(few, tmp_pa
     target = replace(recipe.objective, target=np.float64(1.0))
     fit(replace(recipe, objective=target), tmp_path / "numpy", dataset=few)
     assert recipes.load(tmp_path / "numpy/config.toml").objective.target == 1.0
+
+
+def test_what_a_freeze_removes_is_counted_of_the_sites_that_had_gates(tmp_path, few):
+    closing = ["training.epochs=2", "objective.target=0.3", "gates.lr=0.3", "shrink.every=0"]
+    last = fit(recipes.load("digits", closing), tmp_path / "first", dataset=few, accelerator="cpu").layers[-1]
+    again = [f'model.init="{tmp_path / "first/model.safetensors"}"', f'gates.include="{last.name}"']
+    changes = [*closing, *again, "objective.target=0.9", "shrink.freeze_after=0.5"]
+    outcome = fit(recipes.load("digits", changes), tmp_path / "second", dataset=few, accelerator="cpu")
+    lines = (tmp_path / "second/metrics.jsonl").read_text().splitlines()
+    removed = sum(json.loads(line)["removed"] for line in lines)
+    assert removed == last.after - outcome.layers[-1].after > 0

@@ -3,10 +3,11 @@
 import tomllib
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from lzero import recipes
-from lzero.recipes.recipe import Training
+from lzero.recipes.recipe import Aim, Training
 from lzero.recipes.settings import SettingError, read
 
 
@@ -99,3 +100,17 @@ def test_limits_hold_for_recipes_that_are_written_in_python_too(epochs):
         recipes.Recipe(training=Training(epochs=epochs))
     with pytest.raises(SettingError, match=r"training\.epochs"):
         replace(recipes.load("digits"), training=Training(epochs=epochs))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"training": Training(epochs=np.int64(0))}, r"training\.epochs: expected at least 1, got 0"),
+        ({"training": Training(epochs=2.5)}, r"training\.epochs: expected a whole number, got 2\.5"),
+        ({"objective": Aim(strength=np.float32(-1))}, r"objective\.strength: expected a number from 0, got -1"),
+        ({"objective": Aim(strength={"*": -1.0})}, r"objective\.strength: expected a number from 0, got -1"),
+    ],
+)
+def test_limits_hold_for_all_kinds_of_numbers(section, message):
+    with pytest.raises(SettingError, match=message):
+        recipes.Recipe(**section)

@@ -90,7 +90,7 @@ class Constraint(Objective):
         self.dual.prepare(len(self.budgets), sparsifier.log_alpha.device)
         self.shares: Tensor
         shares = [budget.share for budget in self.budgets]
-        targets = torch.tensor(shares, device=sparsifier.log_alpha.device)
+        targets = torch.tensor(shares, dtype=torch.float32, device=sparsifier.log_alpha.device)
         self.register_buffer("shares", targets, persistent=False)  # an argument, not what training finds
         self._last: Look | None = None
         self._last_of = 0  # the version of log α that it is of

@@ -25,7 +25,7 @@ class Dual(nn.Module):
         if "multiplier" in self._buffers:
             raise ArgumentError.about("dual", expected="a rule for this constraint alone", got="one that is in use")
         for name in ("multiplier", *self.state):
-            self.register_buffer(name, torch.zeros(count, device=device))
+            self.register_buffer(name, torch.zeros(count, dtype=torch.float32, device=device))
 
     state: tuple[str, ...] = ()  # further buffers, one number for each constraint
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from lzero.errors import ArgumentError, LzeroError
+from lzero.tensors import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
     state = copy.deepcopy([optimizer.state.get(p) for p in parameters])
     duals = [buffer.clone() for buffer in objective.buffers()]
     loss = _gradient(optimizer, objective, task_loss)
+    buffers = [(buffer, buffer.clone()) for buffer in objective.sparsifier.model.buffers()]  # averages of one forward
     try:
         optimizer.step()
         objective.update()
@@ -53,8 +55,8 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
                 optimizer.state.pop(parameter, None)
                 if kept is not None:
                     optimizer.state[parameter] = kept
-            for buffer, value in zip(objective.buffers(), duals, strict=True):
-                buffer.copy_(value)
+            for buffer, value in (*zip(objective.buffers(), duals, strict=True), *buffers):
+                distinct(buffer).copy_(distinct(value))
     optimizer.step()
     optimizer.zero_grad()
     objective.step(loss)

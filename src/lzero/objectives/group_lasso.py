@@ -41,6 +41,8 @@ class GroupLasso(Objective):
     4
     """
 
+    waits_for_gates = False  # weights follow its norms
+
     def __init__(
         self,
         sparsifier: Sparsifier,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from lzero.errors import NotFiniteError
 from lzero.objectives.schedules import Schedule, constant, factor_at
 from lzero.sparsifier import check_sparsifier
+from lzero.tensors import at_least_single
 from lzero.wiring import check_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lzero.budgets import Budget, Meter
     from lzero.sparsifier import Sparsifier
 
@@ -73,6 +76,7 @@ class Objective(nn.Module):
     sparsifier: Sparsifier
     budgets: tuple[Budget, ...] = ()
     steps = 0
+    waits_for_gates = True  # whether a step does nothing while gates are frozen, which cannot follow multipliers
 
     def __init__(self, sparsifier: Sparsifier, schedule: Schedule = constant) -> None:
         super().__init__()
@@ -80,11 +84,15 @@ class Objective(nn.Module):
         self.sparsifier, self._schedule = sparsifier, schedule
         self._scheduled = factor_at(schedule, 0)
         self._factor: Tensor  # what the schedule says for this step, on the device: a captured step reads it there
-        factor = torch.full((), self._scheduled, device=sparsifier.log_alpha.device)
+        factor = torch.full((), self._scheduled, dtype=torch.float32, device=sparsifier.log_alpha.device)
         self.register_buffer("_factor", factor, persistent=False)
         self._task_loss: Tensor | None = None
         self._term: Tensor | None = None  # as it was when it was last computed
         self._finite: Tensor | None = None  # 0 as long as all numbers are finite
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(lambda tensor: at_least_single(fn(tensor), tensor), recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def forward(self) -> Tensor:
         """The term, a scalar that is differentiable in log α."""
@@ -93,9 +101,9 @@ class Objective(nn.Module):
     def step(self, task_loss: Tensor | float | None = None) -> None:
         """What follows `optimizer.step()`: the multipliers move, schedules go on, and numbers are checked to be finite.
 
-        The task's loss, where it is given, appears in the record.
+        The task's loss, where it is given, appears in the record. While gates are frozen it does nothing.
         """
-        if not self.sparsifier.log_alpha.requires_grad:  # frozen gates cannot follow: multipliers wait for them
+        if self.waits_for_gates and not self.sparsifier.log_alpha.requires_grad:
             return
         if self.steps % LOOK_EVERY == 0:
             check_parts(self.sparsifier)

@@ -64,7 +64,7 @@ class Penalty(Objective):
         self._meter = Meter(sparsifier, one_of("cost", cost, Literal["l0", "gates"]), groups)
         self._expected_l2 = ExpectedL2(sparsifier)
         self.strength: Tensor
-        strength_of = torch.tensor(strengths, device=sparsifier.log_alpha.device)
+        strength_of = torch.tensor(strengths, dtype=torch.float32, device=sparsifier.log_alpha.device)
         self.register_buffer("strength", strength_of, persistent=False)  # an argument, not what training finds
         self._weights: Tensor  # λ for the share of each group
         self.register_buffer("_weights", strength_of * self._meter.dense.to(strength_of), persistent=False)

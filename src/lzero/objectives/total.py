@@ -25,6 +25,7 @@ class Total(Objective):
         if any(part.sparsifier is not self.sparsifier for part in flat):
             raise ArgumentError.about("parts", expected="objectives of one model", got="objectives of several")
         self.parts = tuple(flat)
+        self.waits_for_gates = all(part.waits_for_gates for part in flat)
         self._modules |= {str(k): part for k, part in enumerate(flat)}  # for state_dict and .to()
         self.budgets: tuple[Budget, ...] = tuple(budget for part in flat for budget in part.budgets)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 from lzero.recipes.settings import SettingError
@@ -46,9 +48,13 @@ def check(recipe: Recipe) -> None:
     """
     for key, (low, high, words) in LIMITS.items():
         section, _, name = key.partition(".")
-        value = getattr(getattr(recipe, section), name)
-        if isinstance(value, int | float) and not low <= value <= high:
-            raise SettingError(f"{key}: expected {words}, got {value}")
+        part = getattr(recipe, section)
+        value, default = getattr(part, name), getattr(type(part)(), name)
+        for each in value.values() if isinstance(value, Mapping) else (value,):
+            if isinstance(each, Real) and not low <= float(each) <= high:
+                raise SettingError(f"{key}: expected {words}, got {each}")
+            if isinstance(each, Real) and isinstance(default, int) and not isinstance(each, Integral):
+                raise SettingError(f"{key}: expected a whole number, got {each}")
     kind = recipe.objective.kind
     if not recipe.is_gated and kind != "none":
         advice = "nothing would move without gates: set objective.kind to none too"

@@ -220,11 +220,11 @@ class Session:
     def _freeze(self) -> int:
         """Fold the gates in and go on with the plain network."""
         assert self.sparsifier is not None  # noqa: S101 (asked by the caller)
-        before = self.sparsifier.structure.num_units
+        before = {site.name: site.size for site in self.sparsifier.structure.sites}
         small = self.compacted()
-        left = sum(len(kept) for kept in plan_of(small)["sites"].values())
+        left = plan_of(small)["sites"]  # also of sites that an earlier training has cut
         self.become(small)
-        return before - left
+        return sum(size - len(left[name]) for name, size in before.items())
 
     def compacted(self) -> nn.Module:
         """The plain network as it stands: averaged where weights are, and within the budget. Ends this stage."""

@@ -73,12 +73,17 @@ def einsum(op: Op, equation: str, operands: list[Value], path: object = None) ->
     for letters, operand in zip(inputs, operands, strict=True):
         for letter, dim in zip(letters, operand, strict=True):
             dims.setdefault(letter, []).append(dim)
+    diagonal = {letter for letters in inputs for letter in letters if letters.count(letter) > 1}
     for letter, same in dims.items():
-        _einsum_letter(op, same, summed=letter not in output)
+        if letter in diagonal:
+            op.pin(same, "einsum takes a diagonal of it")
+        else:
+            _einsum_letter(op, same, summed=letter not in output)
     summed = {letter for letter in dims if letter not in output}
     whole = {letter: max(reversed(same), key=lambda dim: dim.size) for letter, same in dims.items()}
     # What one operand alone is summed over goes first, and so does what stretches the other's only unit.
-    inner = {letter for letter in summed if len(dims[letter]) == 2 and len({dim.size for dim in dims[letter]}) == 1}
+    shared = summed.intersection(*inputs) if len(operands) == 2 else set()
+    inner = {letter for letter in shared if len({dim.size for dim in dims[letter]}) == 1}
     if inner:
         op.multiplies(*(whole[letter] for letter in dims if letter not in summed or letter in inner))
     return Value(whole[letter] for letter in output)
