@@ -1,5 +1,6 @@
 """Checks of arguments: numpy's scalars are as good as Python's, and nothing that is wrong comes through."""
 
+import copy
 import json
 import re
 from typing import Literal
@@ -10,12 +11,13 @@ import torch
 from torch import nn
 
 import lzero
-from lzero import Constraint, Gate, LzeroError, Penalty, compact, sparsify, zoo
+from lzero import Constraint, Gate, LzeroError, Penalty, compact, sparsify, verify, zoo
 from lzero.arguments import number, one_of, whole
 from lzero.data.augment import crop
 from lzero.errors import ArgumentError
 from lzero.latency import latency
 from lzero.laws import HardConcrete
+from lzero.layers import inputs_read
 from lzero.objectives import GroupLasso, VariationalBound
 from lzero.objectives.duals import Ascent, ProportionalIntegral, Restarts
 from lzero.objectives.sampling import monte_carlo
@@ -131,6 +133,14 @@ REFUSED = {
     "gate_lr": lambda s: s.param_groups(lr=0.1, gate_lr=-1),
     "weight_decay": lambda s: s.param_groups(lr=0.1, weight_decay="a"),
     "sparsifier": lambda s: Subnetwork(s.model),
+    "tolerance": lambda s: verify(s.model, s.model, X, tolerance="a"),
+    "tolerance below nothing": lambda s: verify(s.model, s.model, X, tolerance=-1),
+    "include": lambda s: sparsify(copy.deepcopy(s).remove(), X, include=[0]),
+    "example_inputs": lambda s: sparsify(copy.deepcopy(s).remove(), X.double()),
+    "example_inputs of none": lambda s: sparsify(copy.deepcopy(s).remove(), X[:0]),
+    "model": lambda _: sparsify(torch.jit.script(nn.Linear(4, 2)), X),
+    "layer": lambda _: inputs_read(nn.Conv2d(1, 2, 3)),
+    "schedule": lambda s: Penalty(s, 0.1, schedule=lambda _: -1.0),
     "pad": lambda _: crop(torch.ones(1, 1, 4, 4), 1.5, torch.Generator()),
 }
 

@@ -1,5 +1,7 @@
 """Models that people write and that a careless removal would get wrong."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -300,3 +302,29 @@ def test_widths_that_code_asserts_are_set(tmp_path):
     assert (model[1].channels, model[2].channels) == (8, 8)
     save(small, tmp_path / "small.safetensors")
     assert verify(small, load(checking().double(), tmp_path / "small.safetensors"), x) == 0
+
+
+@dataclass
+class Answer:
+    """What no tree of torch's knows."""
+
+    logits: torch.Tensor
+
+
+class DynamicCache(Answer):
+    """What Hugging Face calls keys and values."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "advice"), [(Answer, "register_dataclass"), (DynamicCache, "model.config.use_cache = False")]
+)
+def test_outputs_of_unknown_classes_are_told_with_the_way_out(kind, advice):
+    class Answering(nn.Linear):
+        def forward(self, x):
+            return kind(super().forward(x))
+
+    message = (
+        rf"cannot capture Answering: it returns <class .*{kind.__name__}'>, of which torch knows nothing; .*{advice}"
+    )
+    with pytest.raises(LzeroError, match=message):
+        sparsify(Answering(4, 2), torch.randn(3, 4))

@@ -502,3 +502,15 @@ def test_paths_are_printed_as_they_are(command, run):
         "sweep": ["All rows: runs/[red]x/sweep.json"],
     }[command]
     assert all(line in result.output for line in told)
+
+
+def test_a_sweep_tells_of_what_it_trained_where_some_settings_cannot_be(run, here):
+    short = "--set", "training.epochs=1", "--set", "objective.cost=macs", "--accelerator", "cpu", "--workers", "1"
+    result = run("sweep", "digits", "--over", "target=0.9,0.0001", *short, "--out", str(here / "sweep"))
+    assert result.exit_code == 1
+    assert "target: expected at least" in result.output
+    assert "With pictures:" in result.output
+    page = (here / "sweep/sweep.html").read_text()
+    assert "1 training." in page
+    assert "An interval takes 3 seeds." in page
+    assert run("report", str(here / "sweep")).exit_code == 0

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 import lzero
 from lzero import LzeroError, compact, export, formats, sparsify
-from lzero.errors import ExportError, MissingExtraError
+from lzero.errors import ArgumentError, ExportError, MissingExtraError
 from lzero.formats import FORMATS
 from lzero.layers import IndexedLinear
 from tests.models import AS_GRAPH, build, set_gates
@@ -268,3 +268,18 @@ def test_a_model_on_another_device_is_written_too(device, tmp_path):
     for suffix in SUFFIXES:
         lzero.export(model, tmp_path / f"a{suffix}", X.to(device))
     assert_same(tmp_path / "a.onnx", model.cpu(), X)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("batch_dim", "message"),
+    [
+        (3, "batch_dim: expected a dimension of which the model takes other sizes, got 3; None is for inputs"),
+        (5, r"example_inputs: expected a tensor with a batch of at least one, in its dimension 5, got \(2, 1, 8, 8\)"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused(suffix, batch_dim, message, tmp_path):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    with pytest.raises(ArgumentError, match=message):
+        export(model, tmp_path / f"a{suffix}", torch.randn(2, 1, 8, 8), batch_dim=batch_dim)
+    assert not list(tmp_path.iterdir())

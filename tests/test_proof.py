@@ -298,3 +298,29 @@ def test_a_wrong_graph_is_refused_where_outputs_do_not_show_it(monkeypatch):
     monkeypatch.setattr(cutting, "graph_model", lambda *arguments: Off(right(*arguments)))
     with pytest.raises(lzero.LzeroError, match="the outputs differ"):
         lzero.compact(model, fallback="graph")
+
+
+class Doubling(nn.Module):
+    """A net whose code takes the first eight units for others: cut, it takes the wrong ones."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 32), nn.Linear(32, 4)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(torch.cat([2 * h[:, :8], h[:, 8:]], 1))
+
+
+def test_units_that_are_silent_on_the_examples_hide_no_mistake():
+    for seed in range(30):
+        torch.manual_seed(seed)
+        model = Doubling()
+        sparsifier = lzero.sparsify(model, torch.randn(1, 6))
+        sparsifier.log_alpha.data.copy_(torch.where(torch.rand(32) < 0.3, -9.0, 4.0))
+        if (sparsifier.estimate()[:8] > 0).all():  # which is right by chance
+            assert lzero.verify(model, lzero.compact(model), torch.randn(64, 6)) < 1e-4
+            continue
+        with pytest.raises(lzero.LzeroError, match="relies on the old sizes"):
+            lzero.compact(model.eval())
+        assert lzero.verify(model, lzero.compact(model, fallback="graph"), torch.randn(64, 6)) < 1e-4

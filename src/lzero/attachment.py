@@ -26,7 +26,7 @@ class Acting(Protocol):
 
     sparsifier: Sparsifier
 
-    def step(self, task_loss: Tensor | float | None = None) -> None:
+    def advance(self, task_loss: Tensor | float | None = None) -> None:
         """What follows a step of the optimizer."""
 
 
@@ -35,6 +35,7 @@ class Attachment:
     """The two hooks on an optimizer."""
 
     optimizer: Optimizer
+    objective: Objective
     handles: tuple[RemovableHandle, RemovableHandle]
 
     @classmethod
@@ -53,7 +54,7 @@ class Attachment:
             raise ArgumentError.about("optimizer", expected=expected, got="one without", advice=advice)
         before = optimizer.register_step_pre_hook(_Before(sparsifier.model, objective))
         after = optimizer.register_step_post_hook(_After(objective))
-        return cls(optimizer, (before, after))
+        return cls(optimizer, objective, (before, after))
 
     def remove(self) -> None:
         """Take the hooks off."""
@@ -113,4 +114,4 @@ class _After:
     def __call__(self, optimizer: Optimizer, *_: object) -> None:
         found_inf = vars(optimizer).get("found_inf")
         if found_inf is None or not found_inf:
-            self.objective.step()
+            self.objective.advance()

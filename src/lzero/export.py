@@ -91,7 +91,9 @@ def _cases(model: nn.Module, inputs: tuple[Any, ...], batch_dim: int | None) -> 
     dim = batch_dim or 0
     given = _batch_size(inputs, dim)
     if not given:
-        raise ArgumentError.about("example_inputs", expected="a tensor with a batch of at least one", got="none")
+        got = ", ".join(str(tuple(x.shape)) for x in tensor_leaves(inputs)) or "none"
+        expected = f"a tensor with a batch of at least one, in its dimension {dim}"
+        raise ArgumentError.about("example_inputs", expected=expected, got=got)
     cases = []
     for size in sorted({given} if batch_dim is None else {1, given, given + 1}):
         batch = tree_map(lambda x: _resized(x, dim, given, size), inputs)  # noqa: B023 (called at once)
@@ -101,6 +103,9 @@ def _cases(model: nn.Module, inputs: tuple[Any, ...], batch_dim: int | None) -> 
             if size == given:
                 got = f"{type(error).__name__}: {one_line(error)}"
                 raise ArgumentError.about("example_inputs", expected="inputs the model takes", got=got) from error
+    if batch_dim is not None and len(cases) == 1:
+        expected, advice = "a dimension of which the model takes other sizes", "None is for inputs of these sizes alone"
+        raise ArgumentError.about("batch_dim", expected=expected, got=batch_dim, advice=advice)
     return cases
 
 

@@ -77,6 +77,8 @@ def choose(names: Sequence[str], include: Globs, exclude: Globs) -> set[str]:
 def _matching(names: Sequence[str], globs: Globs, argument: str) -> set[str]:
     matched: set[str] = set()
     for glob in (globs,) if isinstance(globs, str) else globs:
+        if not isinstance(glob, str):
+            raise ArgumentError.about(argument, expected="a glob, or several", got=repr(glob))
         hits = {name for name in names if fnmatchcase(name, glob)}
         if not hits and glob not in ("*", INNER):
             advice = "inputs of dense layers have gates with inputs=True" if glob.startswith(INPUTS_OF) else None

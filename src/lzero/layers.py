@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lzero.errors import ArgumentError
+
 
 class IndexedLinear(nn.Linear):
     """$y = W x_I + b$: a dense layer over the inputs listed in `index`.
@@ -40,5 +42,7 @@ def inputs_read(layer: nn.Linear) -> list[int]:
     >>> inputs_read(nn.Linear(2, 3)), inputs_read(IndexedLinear.over(nn.Linear(2, 3), torch.tensor([1, 4])))
     ([0, 1], [1, 4])
     """
+    if not isinstance(layer, nn.Linear):
+        raise ArgumentError.about("layer", expected="a dense layer", got=type(layer).__name__)
     given = layer.index.tolist() if isinstance(layer, IndexedLinear) else range(layer.in_features)
     return [number for number, is_read in zip(given, layer.weight.any(0).tolist(), strict=True) if is_read]

@@ -53,7 +53,7 @@ def project(
     per: Per = "model",
     round_to: int = 1,
 ) -> Projection:
-    """Move borderline gates, in place, so that the compacted network costs at most the target, and hardly less.
+    """Move borderline gates, in place, so that the compacted network costs at most the target; the rest fits no gate.
 
     Gates close in the order of least mass per cost: mass is α, as a share of the open ones' in its group. Where
     the budget leaves room, gates that were just closed open again with their mean as value; gates that are as good as

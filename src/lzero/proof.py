@@ -8,7 +8,7 @@ unit that stays is open; it must be exact there too, and in training where that 
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -27,6 +27,7 @@ from lzero.wiring import check_parts
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
 
+FURTHER, CHEAP = 10, 5e8  # pairs of inputs, at most, and half of the MACs of all of them together
 SCALE = 0.1  # of what takes the place of zeros: as large as weights are, so that nothing overflows
 
 
@@ -51,6 +52,8 @@ class Proof:
             if self._rehearsal is not None:
                 set_sizes(self._rehearsal.small, changed_sizes(self._rehearsal.small, small))
                 verify(*self._rehearsal)
+                for inputs in self._further_inputs:
+                    verify(self._rehearsal.dense, self._rehearsal.small, inputs)
         except Exception as error:  # whatever the model's code raises when its sizes are not those it was written for
             return described(error)
         return self._failure_in_training(small)
@@ -80,6 +83,22 @@ class Proof:
         return None if again is not None and _are_close(again, self._training) else "in training its outputs differ"
 
     @cached_property
+    def _further_inputs(self) -> list[tuple[Any, ...]]:
+        """Others than the rehearsal's, in pairs on both sides of their mean: a unit that is silent hides a mistake.
+
+        As many as cost next to nothing. Larger networks look at many places of each of their inputs.
+        """
+        assert self._rehearsal is not None  # noqa: S101 (asked by the caller)
+        costs, generator = self._sparsifier.costs, torch.Generator().manual_seed(1)
+        pairs = min(FURTHER, int(CHEAP / max(1.0, float(costs("macs", costs.all_alive())))))
+        drawn = []
+        for seed in torch.randint(2**40, (pairs,), generator=generator, device="cpu").tolist():
+            for side in (1.0, -1.0):
+                noise = torch.Generator().manual_seed(seed)
+                drawn.append(tree_map(partial(_other_input, generator=noise, side=side), self._rehearsal.inputs))
+        return [inputs for inputs in drawn if _has_numbers(self._rehearsal.dense, inputs)]
+
+    @cached_property
     def _training(self) -> list[Tensor] | None:
         """What the model returns in training."""
         if self._rehearsal is not None:
@@ -104,8 +123,7 @@ class Proof:
                 if isinstance(error, torch.OutOfMemoryError) or not is_double:
                     raise
                 continue
-            outputs = _outputs_in_mode(rehearsal.dense, rehearsal.inputs, training=False)
-            if outputs is not None and not any(output.isnan().any() for output in outputs):
+            if _has_numbers(rehearsal.dense, rehearsal.inputs):
                 return rehearsal
         return None
 
@@ -147,6 +165,22 @@ def _awake_input(x: Any, generator: torch.Generator, *, is_double: bool) -> Any:
     constant = x.numel() > 1 and bool((x == x.flatten()[0]).all())
     x = _noise(x, generator) if constant else x
     return x.double() if is_double else x
+
+
+def _other_input(x: Any, generator: torch.Generator, side: float) -> Any:
+    """Numbers of the same size; whole ones, which may be names of something, in another order."""
+    if not isinstance(x, Tensor) or x.dtype == torch.bool:
+        return x
+    if x.is_floating_point():
+        wide = 2 * x.std(correction=0)
+        return x.mean() + side * wide * _noise(x, generator)
+    order = torch.randperm(x.numel(), generator=generator, device="cpu")
+    return x.flatten()[order.to(x.device)].view(x.shape)
+
+
+def _has_numbers(model: nn.Module, inputs: tuple[Any, ...]) -> bool:
+    outputs = _outputs_in_mode(model, inputs, training=False)
+    return outputs is not None and not any(output.isnan().any() for output in outputs)
 
 
 def _noise(like: Tensor, generator: torch.Generator, scale: float = 1.0) -> Tensor:

@@ -197,9 +197,9 @@ class Sparsifier:
         self._attached = Attachment.to(self, optimizer, objective)
 
     @property
-    def is_attached(self) -> bool:
-        """Whether an objective acts from inside an optimizer."""
-        return self._attached is not None
+    def attached(self) -> Objective | None:
+        """The objective that acts from inside an optimizer, if any."""
+        return None if self._attached is None else self._attached.objective
 
     def detach(self) -> None:
         """Undo `attach`."""

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from lzero.arguments import one_of
 from lzero.bank import Bank
-from lzero.errors import ArgumentError, LzeroError
+from lzero.errors import ArgumentError, LzeroError, described
 from lzero.gates import DEFAULT_KEEP_RATE, Gate
 from lzero.gating import (
     INNER,
@@ -37,7 +37,8 @@ from lzero.structure.analysis import analyse
 from lzero.structure.capture import Inputs, as_tuple
 from lzero.structure.frozen import Structure, freeze
 from lzero.structure.sites import Pinned, find_sites
-from lzero.tensors import check_copyable, check_module, full_name, outside_inference_mode
+from lzero.tensors import check_copyable, check_module, full_name, outside_inference_mode, tensor_leaves
+from lzero.traceless import keeping_noise, running
 
 if TYPE_CHECKING:
     from lzero.laws import Estimator
@@ -81,6 +82,7 @@ def sparsify(
     """
     _check(model, units, inputs=inputs)
     positional = _examples(example_inputs)
+    _check_precision(model, positional)
     analysis = analyse(model, positional)
     sites, pinned = find_sites(analysis)
     pinned += _not_reached(model, analysis)
@@ -116,6 +118,9 @@ def _check(model: nn.Module, units: UnitKind, *, inputs: bool | Columns) -> None
     if units == "weights" and inputs:
         advice = "an input goes when all its weights are closed"
         raise ArgumentError.about("inputs", expected='False with units="weights"', got=inputs, advice=advice)
+    if isinstance(model, torch.jit.ScriptModule):
+        expected, advice = "a model in Python", "gate the model itself, before torch.jit"
+        raise ArgumentError.about("model", expected=expected, got=type(model).__name__, advice=advice)
     if isinstance(model, torch._dynamo.OptimizedModule):
         advice = "gate the model itself, then compile it: torch.compile(model)"
         raise ArgumentError.about("model", expected="a model without torch.compile", got="one with", advice=advice)
@@ -144,7 +149,24 @@ def _examples(inputs: Inputs) -> tuple[Any, ...]:
     examples: tuple[Any, ...] = tree_map(lambda x: x.detach() if isinstance(x, Tensor) else x, as_tuple(inputs))
     if any(isinstance(x, Tensor) and not x.is_meta and x.isnan().any() for x in tree_leaves(examples)):
         raise ArgumentError.about("example_inputs", expected="numbers", got="some that are none (NaN)")
+    if empty := [tuple(x.shape) for x in tree_leaves(examples) if isinstance(x, Tensor) and not x.numel()]:
+        raise ArgumentError.about("example_inputs", expected="at least one example", got=f"a tensor of {empty[0]}")
     return examples
+
+
+def _check_precision(model: nn.Module, inputs: tuple[Any, ...]) -> None:
+    """Refuse inputs of another precision than the weights', unless the model's code takes them: a capture would."""
+    own = next((p for p in model.parameters() if p.is_floating_point()), None)
+    others = {x.dtype for x in tensor_leaves(inputs) if x.is_floating_point() and not x.is_meta}
+    if own is None or own.is_meta or others <= {own.dtype}:
+        return
+    try:
+        with running(model), keeping_noise(), torch.no_grad():
+            model(*inputs)
+    except Exception as error:
+        got = f"{', '.join(map(str, others))}, with which it does not run"
+        advice = f"x.to({own.dtype}); {described(error)}"
+        raise ArgumentError.about("example_inputs", expected=str(own.dtype), got=got, advice=advice) from error
 
 
 def _not_reached(model: nn.Module, analysis: Analysis) -> list[Pinned]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from lzero.arguments import number
 from lzero.bank import LOG_ALPHA
 from lzero.errors import VerificationError
 from lzero.structure.capture import Inputs, as_tuple
@@ -34,6 +35,7 @@ def verify(model: nn.Module, small: nn.Module, inputs: Inputs, *, tolerance: flo
     check_module("model", model)
     check_module("small", small)
     positional = as_tuple(inputs)
+    tolerance = None if tolerance is None else number("tolerance", tolerance, least=0)
     with _gates_of(model, small):
         differences, kinds = _compared(model, small, positional)
         allowed = [tolerance_of(kind) if tolerance is None else tolerance for kind in kinds]

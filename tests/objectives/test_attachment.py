@@ -199,7 +199,20 @@ def test_removing_the_gates_detaches():
     model = sparsifier.remove()
     loop(optimizer, model, x, steps=1)
     assert objective.steps == 0
-    assert not sparsifier.is_attached
+    assert sparsifier.attached is None
+
+
+def test_the_objective_of_an_optimizer_is_not_stepped_by_the_loop_too():
+    sparsifier, optimizer, x = prepared(torch.optim.SGD)
+    objective = Constraint(sparsifier, 0.5)
+    sparsifier.attach(optimizer, objective)
+    with pytest.raises(LzeroError, match=r"steps with the optimizer it is attached to: leave objective.step\(\) out"):
+        objective.step()
+    loop(optimizer, sparsifier.model, x, steps=2)
+    assert objective.steps == 2
+    sparsifier.detach()
+    objective.step()
+    assert objective.steps == 3
 
 
 def test_what_cannot_work_is_refused():

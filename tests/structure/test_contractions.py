@@ -25,13 +25,14 @@ FOLLOWED = {
     "letters": (lambda h, w: torch.einsum("bni,io->bno", h, w), (10, 7)),
     "dots": (lambda h, w: torch.einsum("...i,io->...o", h, w), (10, 7)),
     "dots of both": (lambda h, w: torch.einsum("...i,...io->...o", h, w), (5, 10, 7)),
+    "tensordot": (lambda h, w: torch.tensordot(h, w, dims=([2], [0])), (10, 7)),
+    "inner": (torch.inner, (7, 10)),
     "no result": (lambda h, w: torch.einsum("bni,io", h, w), (10, 7)),
     "dots and no result": (lambda h, w: torch.einsum("...i,io", h, w), (10, 7)),
 }
 COUNTED = {
     "three operands": (lambda h, v, w: torch.einsum("bni,ij,jo->bno", h, v, w), (10, 9), (9, 7)),
-    "tensordot": (lambda h, w: torch.tensordot(h, w, dims=([2], [0])), (10, 7)),
-    "inner": (torch.inner, (7, 10)),
+    "chained": (lambda h, v, w: torch.linalg.multi_dot([h.flatten(0, 1), v, w]), (10, 9), (9, 7)),
 }
 
 
@@ -124,3 +125,53 @@ def test_what_einsum_stretches_is_counted_as_torch_counts_it(units, shape):
     with FlopCounterMode(display=False) as counted:
         model(x)
     assert lzero.measure(model, x).macs.dense == counted.get_total_flops() // 2
+
+
+class Joining(nn.Module):
+    """Two layers and a matrix, joined by an operation."""
+
+    def __init__(self, join, width):
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(6, 8)
+        self.matrix, self.last, self.join = nn.Parameter(torch.randn(5, 8)), nn.Linear(width, 3), join
+
+    def forward(self, x):
+        return self.last(self.join(self.first(x).tanh().add(1), self.second(x).tanh().add(1), self.matrix))
+
+
+JOINED = {
+    "hstack": (lambda a, b, _: torch.hstack([a, b]), 16),
+    "column_stack": (lambda a, b, _: torch.column_stack([a, b]), 16),
+    "vstack": (lambda a, b, _: torch.vstack([a, b]), 8),
+    "tensordot": (lambda a, b, m: torch.tensordot(a + b, m, dims=([1], [1])), 5),
+    "tensordot, by their number": (lambda a, b, m: torch.tensordot(a * b, m.T, dims=1), 5),
+    "inner": (lambda a, b, m: torch.inner(a + b, m), 5),
+}
+
+
+@pytest.mark.parametrize("case", JOINED)
+def test_units_are_removed_through_what_joins_or_sums(case):
+    model, x = Joining(*JOINED[case]).double(), torch.randn(4, 6).double()
+    sparsifier = lzero.sparsify(model, x)
+    sparsifier.log_alpha.data.fill_(9.0)
+    sparsifier.log_alpha.data[:3] = -9.0
+    small = lzero.compact(model)
+    assert small.first.out_features == 5
+    assert lzero.verify(model, small, x) < 1e-12
+    assert lzero.measure(model).macs.realised == macs(small, x)
+
+
+@pytest.mark.parametrize(
+    "join", [lambda a, m: torch.hstack([a, m]), lambda a, m: torch.inner(a, m[0]), lambda a, m: torch.vstack([a, m])]
+)
+def test_what_vectors_and_numbers_become_stays(join):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.vector = nn.Linear(6, 8), nn.Parameter(torch.randn(8))
+
+        def forward(self, x):
+            return join(self.first(x).tanh().sum(0), self.vector)
+
+    with pytest.raises(lzero.LzeroError, match=r"is not followed|nothing in Odd can be removed"):
+        lzero.sparsify(Odd(), torch.randn(4, 6))

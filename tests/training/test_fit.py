@@ -534,6 +534,7 @@ def test_what_toml_cannot_hold_is_refused_before_anything_is_trained(few, tmp_pa
     assert recipes.load(tmp_path / "numpy/config.toml").objective.target == 1.0
 
 
+@pytest.mark.filterwarnings("ignore::lzero.errors.BudgetWarning")
 def test_what_a_freeze_removes_is_counted_of_the_sites_that_had_gates(tmp_path, few):
     closing = ["training.epochs=2", "objective.target=0.3", "gates.lr=0.3", "shrink.every=0"]
     last = fit(recipes.load("digits", closing), tmp_path / "first", dataset=few, accelerator="cpu").layers[-1]

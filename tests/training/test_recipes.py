@@ -114,3 +114,8 @@ def test_limits_hold_for_recipes_that_are_written_in_python_too(epochs):
 def test_limits_hold_for_all_kinds_of_numbers(section, message):
     with pytest.raises(SettingError, match=message):
         recipes.Recipe(**section)
+
+
+def test_changes_are_a_list():
+    with pytest.raises(SettingError, match=r'expected a list of changes, got a text: \["target=0.1"\]'):
+        recipes.load("digits", "target=0.1")

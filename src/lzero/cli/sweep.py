@@ -18,11 +18,12 @@ from lzero.cli.interrupting import interruptible
 from lzero.cli.options import Accelerator, AsJson, Changes, DataDir, RecipeName, Workers
 from lzero.cli.progress import progress_of_many
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
+from lzero.errors import LzeroError
 from lzero.recipes import SettingError, full_key, value_of
 from lzero.report.page import written
 from lzero.report.sweep_page import write_sweep
 from lzero.report.sweeps import columns, combinations, line
-from lzero.training.table import table_in
+from lzero.training.table import read_table, table_in
 
 
 @app.command("sweep")
@@ -55,18 +56,35 @@ def sweep_command(
         values = _all_parsed(over)
         folder = out or Path("runs") / f"{short_name(recipe)}-sweep"
         name, changed = recipe_of(recipe, changes or [])
-        with interruptible("the same command and --resume") as should_stop, progress_of_many(console) as on_plan:
-            rows = sweep(
-                name, values, folder, seeds=seeds, changes=changed, workers=workers, resume=resume,
-                data_dir=data_dir, accelerator=accelerator, on_plan=on_plan, should_stop=should_stop,
-                on_trial=lambda row: _print(row, list(values), console),
-            )  # fmt: skip
-        if as_json:
-            typer.echo(json.dumps(rows, indent=2))
-        else:
-            console.print(_table(rows))
-        say(console, f"All rows: {table_in(folder)}")
-        say(console, f"With pictures: {written(partial(write_sweep, folder))}")
+        trained: list[dict[str, Any]] = []
+
+        def on_trial(row: dict[str, Any]) -> None:
+            trained.append(row)
+            _print(row, list(values), console)
+
+        try:
+            with interruptible("the same command and --resume") as should_stop, progress_of_many(console) as on_plan:
+                sweep(
+                    name, values, folder, seeds=seeds, changes=changed, workers=workers, resume=resume,
+                    data_dir=data_dir, accelerator=accelerator, on_plan=on_plan, should_stop=should_stop,
+                    on_trial=on_trial,
+                )  # fmt: skip
+        except LzeroError:  # of one training, beside others
+            if trained:
+                _tell(folder, console, as_json=as_json)
+            raise
+        _tell(folder, console, as_json=as_json)
+
+
+def _tell(folder: Path, console: Console, *, as_json: bool) -> None:
+    """All rows of the table, also those of an earlier call, and a page of them."""
+    rows = read_table(folder)
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        console.print(_table(rows))
+    say(console, f"All rows: {table_in(folder)}")
+    say(console, f"With pictures: {written(partial(write_sweep, folder))}")
 
 
 def _all_parsed(over: list[str]) -> dict[str, list[Any]]:

@@ -37,7 +37,7 @@ def extra_gradient_step(optimizer: Optimizer, objective: Objective, task_loss: C
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     if not any(p is objective.sparsifier.log_alpha for p in parameters):
         raise ArgumentError.about("optimizer", expected="an optimizer that holds the gates", got="one without")
-    if objective.sparsifier.is_attached:
+    if objective.sparsifier.attached is not None:
         raise LzeroError("an objective is attached to the optimizer, which steps on its own; call detach() first")
     here = [p.detach().clone() for p in parameters]
     state = copy.deepcopy([optimizer.state.get(p) for p in parameters])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, nn
 
-from lzero.errors import NotFiniteError
+from lzero.errors import LzeroError, NotFiniteError
 from lzero.objectives.schedules import Schedule, constant, factor_at
 from lzero.sparsifier import check_sparsifier
 from lzero.tensors import at_least_single
@@ -103,6 +103,12 @@ class Objective(nn.Module):
 
         The task's loss, where it is given, appears in the record. While gates are frozen it does nothing.
         """
+        if self.sparsifier.attached is self:
+            raise LzeroError("this objective steps with the optimizer it is attached to: leave objective.step() out")
+        self.advance(task_loss)
+
+    def advance(self, task_loss: Tensor | float | None = None) -> None:
+        """The same for what steps in place of the loop."""
         if self.waits_for_gates and not self.sparsifier.log_alpha.requires_grad:
             return
         if self.steps % LOOK_EVERY == 0:

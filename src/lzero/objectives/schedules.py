@@ -61,7 +61,7 @@ def factor_at(schedule: Schedule, step: int) -> float:
     if not callable(schedule):
         raise ArgumentError.about("schedule", expected="a function of the step", got=repr(schedule))
     factor: object = schedule(step)
-    if not isinstance(factor, SupportsFloat) or not math.isfinite(float(factor)):
-        expected = "a function from the step to a number"
+    if not isinstance(factor, SupportsFloat) or not 0 <= float(factor) < math.inf:
+        expected = "a function from the step to a number from 0"
         raise ArgumentError.about("schedule", expected=expected, got=f"{factor!r} at step {step}")
     return float(factor)

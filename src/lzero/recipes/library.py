@@ -38,8 +38,9 @@ def load(recipe: str | Path = DEFAULT, changes: Iterable[str] = ()) -> Recipe:
     >>> load("digits", ["training.epochs=3"]).training.epochs
     3
     """
-    settings = _settings(recipe)
-    changes = list(changes)
+    if isinstance(changes, str):
+        raise SettingError(f'expected a list of changes, got a text: ["{changes}"]')
+    settings, changes = _settings(recipe), list(changes)
     if any(_section(change) in TOLD for change in changes):
         settings.pop("title", None)  # of what it was before; reports make one of what it is
     for change in changes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lzero import recipes
+from lzero.report.seeds import ENOUGH
 from lzero.report.sweeps import Combination, columns, combinations, line
 from lzero.report.tables_page import Figure, Table, write_tables
 from lzero.report.words import counted, percent
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "sweep"
 CAPTION = "A point for each combination of settings, its mean over seeds; lines join those that differ in one setting."
+FEW = f"An interval takes {ENOUGH} seeds."
 ON_TEST = "These are errors on the test part: to choose settings by them, sweep with --set data.held_out=0.1."
 
 
@@ -32,7 +34,8 @@ def write_sweep(folder: Path) -> Path:
         save_all(figure, folder, NAME)
         figures = [Figure.of(folder, NAME, CAPTION)]
     recipe = next((recipes.load(path) for path in sorted(folder.glob("*/config.toml"))), None)
-    table = Table("", columns(combined), [line(each) for each in combined], ON_TEST if _is_on_test(recipe) else "")
+    notes = [FEW] * any(len(each.rows) < ENOUGH for each in combined) + [ON_TEST] * _is_on_test(recipe)
+    table = Table("", columns(combined), [line(each) for each in combined], " ".join(notes))
     what = "A sweep" if recipe is None else f"{recipe.model.name} on {recipe.data.name}"
     title = f"{what}, over {' and '.join(combined[0].settings) or 'seeds'}"
     return write_tables(folder / f"{NAME}.html", title, [_said(combined)], tables=[table], figures=figures)

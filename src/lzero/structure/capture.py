@@ -111,6 +111,12 @@ def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exceptio
             model(*inputs)
     except Exception as own:  # whatever the model's code raises
         return f"{name} does not run with these example inputs: {type(own).__name__}: {own}"
+    if "which is not a known type" in str(error):
+        what = str(error).partition("Found ")[2].partition(" in output")[0] or "a class"
+        advice = "return a dict, or tell torch of it by torch.utils._pytree.register_dataclass"
+        if "Cache" in what:
+            advice = "switch it off: model.config.use_cache = False"
+        return f"torch.export cannot capture {name}: it returns {what}, of which torch knows nothing; {advice}"
     if "data-dependent" in str(error) or "FakeTensor" in str(error):
         why = "its forward must not branch on values of tensors, and no size may depend on them"
     else:

@@ -42,6 +42,29 @@ def matmul(op: Op, left: Value, right: Value) -> Value:
     return out
 
 
+@register_rule("aten.inner.default")
+def inner(op: Op, left: Value, right: Value) -> Value | list[Value]:
+    """A sum over the last dimension of both."""
+    if not left or not right:
+        return op.stays([left, right], f"{op.name} with a number is not followed")
+    return tensordot(op, left, right, [len(left) - 1], [len(right) - 1])
+
+
+@register_rule("aten.tensordot.default")
+def tensordot(op: Op, left: Value, right: Value, dims_left: list[int], dims_right: list[int]) -> Value | list[Value]:
+    """A sum over pairs of dimensions; the others of the left one come first."""
+    pairs = [(left[i], right[j]) for i, j in zip(dims_left, dims_right, strict=True)]
+    if any(one.size != other.size for one, other in pairs):
+        return op.stays([left, right], f"{op.name} stretches its only unit")
+    for one, other in pairs:
+        op.contract(one, other)
+    over_left, over_right = {i % len(left) for i in dims_left}, {j % len(right) for j in dims_right}
+    out = [dim for k, dim in enumerate(left) if k not in over_left]
+    out += [dim for k, dim in enumerate(right) if k not in over_right]
+    op.multiplies(*out, *(one for one, _ in pairs))
+    return Value(out)
+
+
 @register_rule("aten.addmm.default", "aten.baddbmm.default")
 def addmm(op: Op, bias: Value, left: Value, right: Value, *, beta: float = 1, alpha: float = 1) -> Value:
     """$b + A B$."""

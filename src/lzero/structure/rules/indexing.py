@@ -169,6 +169,14 @@ def cat(op: Op, tensors: list[Value], dim: int = 0) -> Value:
     return Value(joined)
 
 
+@register_rule("aten.hstack.default", "aten.column_stack.default", "aten.vstack.default")
+def side_by_side(op: Op, tensors: list[Value]) -> Value | list[Value]:
+    """`cat` along the second dimension, or for `vstack` the first; of vectors it makes something else."""
+    if any(len(tensor) < 2 for tensor in tensors):
+        return op.stays(tensors, f"{op.name} of vectors is not followed")
+    return cat(op, tensors, 0 if "vstack" in op.name else 1)
+
+
 @register_rule("aten.stack.default")
 def stack(op: Op, tensors: list[Value], dim: int = 0) -> Value:
     """A new dimension; the others are the same in all."""
