@@ -18,7 +18,7 @@ from lzero.sizes import Sizes, changed_sizes
 from lzero.structure.analysis import analyse
 from lzero.structure.sites import INPUTS_OF
 from lzero.surgery import cut_model
-from lzero.tensors import distinct, full_name, saved_tensors
+from lzero.tensors import distinct, full_name, shapes_of
 
 if TYPE_CHECKING:
     from lzero.sparsifier import Sparsifier
@@ -34,7 +34,7 @@ def plan_of(model: nn.Module) -> dict[str, Any]:
     plan: dict[str, Any] = own.pop("", {})
     if plan or not own:
         return plan
-    merged: dict[str, Any] = {"dense": _shapes(model), "sites": {}, "attributes": {}}
+    merged: dict[str, Any] = {"dense": shapes_of(model), "sites": {}, "attributes": {}}
     for path, part in own.items():
         cut = {name for name in merged["dense"] if name.startswith(f"{path}.")}
         merged["dense"] = {name: shape for name, shape in merged["dense"].items() if name not in cut}
@@ -52,10 +52,6 @@ def _site_of(path: str, name: str) -> str:
     return f"{inputs}{full_name(path, name.removeprefix(INPUTS_OF))}"
 
 
-def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    return {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
-
-
 @dataclass(frozen=True)
 class History:
     """How a dense model has been cut so far: its shapes, the units of each site that are left, changed attributes.
@@ -71,7 +67,7 @@ class History:
     @classmethod
     def of(cls, model: nn.Module, structure: Structure) -> History:
         """That of a model which is about to get gates, and may have been cut before."""
-        plan, shapes = plan_of(model), _shapes(model)
+        plan, shapes = plan_of(model), shapes_of(model)
         known = plan.get("sites", {})
         sites = {
             site.name: known[site.name] if len(known.get(site.name, ())) == site.size else list(range(site.size))
@@ -81,7 +77,7 @@ class History:
 
     def is_cut(self, model: nn.Module) -> bool:
         """Whether this model is smaller than the dense one."""
-        shapes = _shapes(model)
+        shapes = shapes_of(model)
         return any(shapes.get(name) != shape for name, shape in self.dense.items())
 
     def after(self, sparsifier: Sparsifier, decision: Decision, sizes: Sizes) -> History:

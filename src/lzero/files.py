@@ -7,19 +7,32 @@ import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
-from lzero.errors import LzeroError
+from lzero.errors import FileError, LzeroError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from torch import Tensor
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text to a file that is there whole or not at all."""
     with write_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """What a safetensors file says of itself, and its tensors by name."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{path}: not a whole safetensors file ({error})") from error
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.fx import GraphModule
@@ -21,10 +20,10 @@ from lzero.attention import make_slim
 from lzero.belonging import check_plain
 from lzero.cutting import PLAN, plan_of
 from lzero.errors import FileError, UnsupportedError
-from lzero.files import write_atomically
+from lzero.files import read_tensors, write_atomically
 from lzero.layers import IndexedLinear
 from lzero.sizes import set_size, sizes_of
-from lzero.tensors import check_module, full_name, held_by, saved_tensors
+from lzero.tensors import check_module, full_name, held_by, saved_tensors, shapes_of
 
 VERSION = 1
 KEY = "lzero"
@@ -91,7 +90,7 @@ def cut_to(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], p
 
 
 def _trivial_plan(model: nn.Module) -> dict[str, Any]:
-    return {"sites": {}, "attributes": {}, "dense": {name: list(t.shape) for name, t in saved_tensors(model).items()}}
+    return {"sites": {}, "attributes": {}, "dense": shapes_of(model)}
 
 
 def _checksum(tensors: dict[str, Tensor], plan: dict[str, Any]) -> str:
@@ -105,14 +104,7 @@ def _checksum(tensors: dict[str, Tensor], plan: dict[str, Any]) -> str:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except FileNotFoundError as error:
-        raise FileError(f"{path}: there is no such file") from error
-    except (SafetensorError, OSError) as error:
-        raise FileError(f"{path}: not a whole safetensors file ({error})") from error
+    metadata, tensors = read_tensors(path)
     try:
         plan = json.loads(metadata[KEY])
         version, checksum = int(plan["version"]), str(plan["checksum"])
@@ -129,7 +121,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _check_architecture(model: nn.Module, plan: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Refuse a model that is not the dense one the file was made from."""
     check_plain(model, "make a new one with its constructor")
-    have = {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
+    have = shapes_of(model)
     if have != plan["dense"]:
         name = next(n for n in [*plan["dense"], *have] if have.get(n) != plan["dense"].get(n))
         expected, got = plan["dense"].get(name, "nothing"), have.get(name, "nothing")

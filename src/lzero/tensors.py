@@ -62,6 +62,11 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(first.values())
 
 
+def shapes_of(model: nn.Module) -> dict[str, list[int]]:
+    """The shapes of what is saved of a model, by name, as a file tells them."""
+    return {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}
+
+
 def with_numbers(x: Tensor, generator: torch.Generator) -> Tensor:
     """A tensor of this shape that has memory: noise, or zeros where there are no fractions."""
     if not x.is_floating_point():

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from lzero import storage
 from lzero.belonging import sparsifier_of
 from lzero.cutting import PLAN, plan_of
-from lzero.errors import LzeroError
-from lzero.files import write_atomically
+from lzero.errors import FileError, LzeroError
+from lzero.files import read_tensors, write_atomically
 from lzero.sparsifier import Sparsifier
-from lzero.tensors import saved_tensors
+from lzero.tensors import shapes_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +155,7 @@ def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tens
     """Cut the fresh model as the saved one was: frozen to a plain network, or shrunk with its gates."""
     if facts["plan"]:
         # The plan is of the first dense network; the one at hand may have been cut before.
-        here = {name: list(tensor.shape) for name, tensor in saved_tensors(session.dense).items()}
+        here = shapes_of(session.dense)
         small = storage.cut_to(
             copy.deepcopy(session.dense), {**facts["plan"], "dense": here}, _part(tensors, "model"), path
         )
@@ -168,11 +167,10 @@ def _take_shape(session: Session, facts: dict[str, Any], tensors: dict[str, Tens
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("lzero", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: it cannot be read ({error})") from error
+        metadata, tensors = read_tensors(path)
+        facts = json.loads(metadata.get("lzero", "{}"))
+    except (FileError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path}: it cannot be read ({str(error).removeprefix(f'{path}: ')})") from error
     version = facts.get("version") if isinstance(facts, dict) else None
     if version != VERSION:
         got = "something else" if version is None else f"version {version}, of another lzero"

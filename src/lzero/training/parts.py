@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lzero import storage, zoo
 from lzero.data import Dataset, Split
-from lzero.errors import ArgumentError, LzeroError, described
+from lzero.errors import ArgumentError, FileError, LzeroError, described
+from lzero.files import read_tensors
 from lzero.objectives import Constraint, Objective, Penalty
 from lzero.objectives.duals import Ascent, Dual, RestartedAscent
 from lzero.objectives.group_lasso import GroupLasso
@@ -64,16 +64,12 @@ def _imported(module: str, function: str) -> Callable[..., Any]:
 def start_from(model: nn.Module, path: Path) -> None:
     """Give a model the weights of a file: one that `lzero.save` wrote, which may also cut it, or a plain state dict."""
     try:
-        with safe_open(path, framework="pt") as file:
-            ours = storage.KEY in (file.metadata() or {})
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except FileNotFoundError as error:
-        raise LzeroError(f"{path}: there is no such file") from error
-    except (OSError, SafetensorError) as error:
-        torchs = isinstance(error, SafetensorError) and path.suffix in (".pt", ".pth", ".bin")
+        metadata, state = read_tensors(path)
+    except FileError as error:
+        torchs = path.exists() and path.suffix in (".pt", ".pth", ".bin")
         advice = f"; safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), …) makes one" * torchs
-        raise LzeroError(f"{path}: not a safetensors file with weights ({error}){advice}") from error
-    if ours:
+        raise FileError(f"{error}{advice}") from error
+    if storage.KEY in metadata:
         storage.load(model, path)
         return
     try:
