@@ -62,6 +62,11 @@ def saved_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(first.values())
 
 
+def count_nonzero(model: nn.Module) -> int:
+    """How many parameters are not zero."""
+    return sum(int(parameter.count_nonzero()) for parameter in model.parameters())
+
+
 def shapes_of(model: nn.Module) -> dict[str, list[int]]:
     """The shapes of what is saved of a model, by name, as a file tells them."""
     return {name: list(tensor.shape) for name, tensor in saved_tensors(model).items()}

@@ -19,7 +19,8 @@ from lzero.cli.options import AsJson, Input, SourceName, Weights
 from lzero.cli.source import Source, find
 from lzero.measure import measure
 from lzero.structure.sites import INPUTS_OF
-from lzero.training.outcome import layers_of, widths_of
+from lzero.tensors import count_nonzero
+from lzero.training.outcome import MOSTLY, layers_of, widths_of
 from lzero.training.parts import make_gates
 
 Sizes = dict[str, Any]  # as JSON has it: sizes of the dense and the compacted network, gates, and layers
@@ -45,7 +46,7 @@ def sizes_of(source: Source, weights: Path | None = None, given: list[str] | Non
     inputs, dense, small = source.inputs(given), source.dense(), source.compacted(weights)
     sizes: Sizes = {"dense": _size(dense, inputs)}
     if small is not None:
-        sizes["compacted"] = _size(small, inputs)
+        sizes["compacted"] = {**_size(small, inputs), "nonzero": count_nonzero(small)}
     gated = make_gates(source.recipe, dense, inputs[0]) if source.has_data else None
     if gated is not None:
         sizes["gates"] = len(gated.log_alpha)
@@ -65,8 +66,11 @@ def table_of(sizes: Sizes) -> Table:
     table.add_column("")
     for name in ["dense", *(["compacted", ""] if "compacted" in sizes else [])]:
         table.add_column(name, justify="right")
-    for key in ("params", "macs"):
-        table.add_row(UNITS[key], *_cells(sizes["dense"][key], sizes.get("compacted", {}).get(key)))
+    small = sizes.get("compacted", {})
+    table.add_row(UNITS["params"], *_cells(sizes["dense"]["params"], small.get("params")))
+    if small and small["nonzero"] < MOSTLY * small["params"]:
+        table.add_row("not zero", *_cells(sizes["dense"]["params"], small["nonzero"]))
+    table.add_row(UNITS["macs"], *_cells(sizes["dense"]["macs"], small.get("macs")))
     if "gates" in sizes:
         table.add_row("gates", f"{sizes['gates']:,}")
     for layer in sizes.get("layers", []):

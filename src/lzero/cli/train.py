@@ -17,7 +17,7 @@ from lzero.cli.options import Accelerator, AsJson, Changes, DataDir, RecipeName
 from lzero.cli.progress import progress
 from lzero.cli.source import recipe_of, short_name, working_folder_importable
 from lzero.recipes import DEFAULT, load
-from lzero.training.outcome import LATENCY_BATCH
+from lzero.training.outcome import LATENCY_BATCH, MOSTLY
 
 if TYPE_CHECKING:
     from lzero.training import Outcome
@@ -94,6 +94,8 @@ def _table(outcome: Outcome) -> Table:
 
     table.add_row(f"error ({outcome.evaluated_on})", percent(dense.error), percent(small.error), "")
     table.add_row("parameters", f"{dense.params:,}", f"{small.params:,}", f"{small.params / dense.params:.1%}")
+    if small.nonzero is not None and small.nonzero < MOSTLY * small.params:
+        table.add_row("not zero", f"{dense.params:,}", f"{small.nonzero:,}", f"{small.nonzero / dense.params:.1%}")
     table.add_row("MACs", f"{dense.macs:,}", f"{small.macs:,}", f"{small.macs / dense.macs:.1%}")
     if dense.latency and small.latency:
         before, after = (f"{1000 * seconds:.2f} ms" for seconds in (dense.latency, small.latency))

@@ -68,6 +68,8 @@ def table(run: Run) -> list[Row]:
         _row(run, f"{run.recipe.data.evaluated_on} error", "error", percent, ratio=False),
         *(_row(run, UNITS[cost], cost, plain) for cost in ("params", "macs")),
     ]
+    if run.recipe.gates.units == "weights":
+        rows.insert(2, _row(run, "parameters that are not zero", "nonzero", plain))
     return rows if _of(run, "compacted", "latency") is None else [*rows, _row(run, time, "latency", duration)]
 
 

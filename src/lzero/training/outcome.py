@@ -13,6 +13,7 @@ from lzero.cutting import plan_of
 from lzero.latency import latency, machine
 from lzero.measure import measure
 from lzero.structure.sites import INPUTS_OF
+from lzero.tensors import count_nonzero
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,16 +23,21 @@ if TYPE_CHECKING:
     from lzero.training.session import Session
 
 LATENCY_BATCH = 100
+MOSTLY = 0.99  # of the parameters: where fewer are not zero, that is worth a line
 
 
 @dataclass(frozen=True)
 class Size:
-    """One network: parameters, multiply–accumulates for one example, and error and latency where they were measured."""
+    """One network: parameters, multiply–accumulates for one example, and what was measured, where it was.
+
+    Gates on single weights leave many parameters that are zero: `nonzero` counts the others.
+    """
 
     params: int
     macs: int
     error: float | None = None
     latency: float | None = None  # seconds for a batch
+    nonzero: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ def finish(session: Session, run: RunFolder | None, dense_error: float | None = 
 
     def size(name: str, model: nn.Module, error: float | None) -> Size:
         count = measure(model, batch[:1])
-        return Size(count.params.dense, count.macs.dense, error, seconds[name])
+        nonzero = count.params.dense if model is dense else count_nonzero(model)  # dense it is as it began
+        return Size(count.params.dense, count.macs.dense, error, seconds[name], nonzero)
 
     outcome = Outcome(
         small,
