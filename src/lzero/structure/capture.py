@@ -35,6 +35,8 @@ def as_tuple(example_inputs: Inputs) -> tuple[Any, ...]:
     if not isinstance(example_inputs, tuple):
         expected, got = "a tensor or a tuple of positional inputs", type(example_inputs).__name__
         advice = f"one input that is a {got} is given as (inputs,)" if isinstance(example_inputs, dict | list) else None
+        if isinstance(example_inputs, dict):
+            advice = f"keyword inputs are given by position, in the order of forward; {advice}"
         advice = "torch.as_tensor(array) makes it a tensor" if isinstance(example_inputs, np.ndarray) else advice
         raise ArgumentError.about("example_inputs", expected=expected, got=got, advice=advice)
     return example_inputs

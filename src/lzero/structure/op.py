@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,8 @@ class Op:
     @property
     def name(self) -> str:
         """The operation's name, such as `aten.softmax.int`."""
-        return str(self.node.target)
+        target = self.node.target
+        return getattr(target, "__name__", str(target)) if isfunction(target) else str(target)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
