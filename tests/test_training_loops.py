@@ -2,12 +2,14 @@
 
 import types
 
+import lightning
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.utils.data import DataLoader, TensorDataset
 
 from lzero import Constraint, LzeroError, Penalty, compact, measure, sparsify, verify
 from lzero.objectives.group_lasso import GroupLasso
@@ -255,3 +257,50 @@ def test_code_that_fits_a_cut_by_luck_is_found_by_a_check(model, x):
     sparsifier = sparsify(model, x)
     with pytest.raises(LzeroError, match=r"removing some of the units of .* fails"):
         sparsifier.check()
+
+
+class Lit(lightning.LightningModule):
+    """The module of docs/objectives.md."""
+
+    def __init__(self, steps):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(20, 32), nn.GELU(), nn.Linear(32, 3))
+        self.sparsifier = sparsify(self.net, X[:1])
+        self.objective = Constraint(self.sparsifier, "30%", steps=steps)
+
+    def training_step(self, batch, _):
+        return F.cross_entropy(self.net(batch[0]), batch[1]) + self.objective()
+
+    def on_train_batch_end(self, *_):
+        self.objective.step()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.sparsifier.param_groups(lr=1e-3, steps=120))
+
+
+@pytest.mark.filterwarnings("ignore")  # of what Lightning would do otherwise
+def test_lightning_trains_to_a_budget_and_goes_on_from_its_checkpoints(tmp_path):
+    torch.manual_seed(1)
+    table = torch.randn(200, 20)
+    data = DataLoader(TensorDataset(table, table[:, :3].argmax(1)), batch_size=50)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+
+    def trained(epochs, module, resume=None, **options):
+        trainer = lightning.Trainer(max_epochs=epochs, default_root_dir=tmp_path, **quiet, **options)
+        trainer.fit(module, data, ckpt_path=resume)
+        return trainer
+
+    first, part = Lit(120), Lit(120)
+    trained(15, first, enable_checkpointing=False).save_checkpoint(tmp_path / "part.ckpt")
+    assert first.objective.multiplier > 0
+    trained(
+        15, part, tmp_path / "part.ckpt", enable_checkpointing=False
+    )  # takes up what is there, and has no more to do
+    assert part.objective.steps == 60
+    assert torch.equal(part.objective.multiplier, first.objective.multiplier)
+    assert torch.equal(part.sparsifier.log_alpha, first.sparsifier.log_alpha)
+    trained(30, part, tmp_path / "part.ckpt", enable_checkpointing=False)
+    assert part.objective.steps == 120
+    small = compact(part.net, budget=part.objective)
+    assert measure(small, X[:1]).macs.dense <= 0.3 * measure(Lit(1).net).macs.dense
