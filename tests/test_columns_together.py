@@ -15,8 +15,7 @@ from lzero.errors import ArgumentError
 from lzero.layers import inputs_read
 from lzero.objectives import GroupLasso
 from lzero.projection import project
-from lzero.subnetwork import Subnetwork
-from tests.test_shared_inputs import COLUMNS, Mirrored, Table
+from tests.test_shared_inputs import COLUMNS, Mirrored, Table, check_steps_in_parts
 
 TOGETHER = [[0, 4, 7], [2, 3]]  # gates 0 and 1; the seven other columns have the next ones
 ALONE = [column for column in range(COLUMNS) if column not in (0, 4, 7, 2, 3)]
@@ -136,15 +135,7 @@ def test_a_lasso_takes_a_list_for_one_group():
 
 
 def test_steps_in_parts_are_full_steps():
-    model, x, sparsifier = gated(keep_rate=0.5)
-    sparsifier.log_alpha.data.uniform_(-2, 1)
-    parts, model = Subnetwork(sparsifier), model.train()
-    torch.manual_seed(3)
-    whole = torch.autograd.grad(model(x).square().mean(), list(model.parameters()))
-    torch.manual_seed(3)
-    part = torch.autograd.grad(parts(x).square().mean(), list(model.parameters()))
-    for one, other in zip(whole, part, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    check_steps_in_parts(*gated(keep_rate=0.5))
 
 
 def test_numpys_numbers_are_columns_and_what_was_gated_can_be_gated_anew():

@@ -140,8 +140,7 @@ def test_what_chose_its_inputs_alike_shares_gates_again():
     assert [(group.size, len(group.columns)) for group in again.groups] == [(COLUMNS - 2, 3)]
 
 
-def test_steps_in_parts_are_full_steps():
-    model, x, sparsifier = gated(keep_rate=0.5)
+def check_steps_in_parts(model, x, sparsifier):
     sparsifier.log_alpha.data.uniform_(-2, 1)
     parts, model = Subnetwork(sparsifier), model.train()
     torch.manual_seed(3)
@@ -150,6 +149,10 @@ def test_steps_in_parts_are_full_steps():
     part = torch.autograd.grad(parts(x).square().mean(), list(model.parameters()))
     for one, other in zip(whole, part, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_steps_in_parts_are_full_steps():
+    check_steps_in_parts(*gated(keep_rate=0.5))
 
 
 def test_a_lasso_takes_all_that_reads_a_column_for_one_group():
