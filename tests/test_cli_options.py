@@ -30,4 +30,4 @@ def test_a_budget_is_called_so_wherever_it_is_given():
     for command in ("compact", "bench"):
         shown = CliRunner().invoke(app, [command, "--help"]).output
         assert "--budget BUDGET" in shown
-        assert "--cost l0|params|macs" in shown
+        assert "--cost l0|gates|params|macs" in shown

@@ -121,8 +121,8 @@ def test_removed_units_leave_the_penalty_of_the_others_as_it_was():
         ({"strength": {"*": 1.0, "0": 2.0}}, "matched by those before"),
         ({"strength": 1.0, "l2": -0.1}, "l2: expected a number from 0"),
         ({"strength": 1.0, "schedule": 3}, "schedule: expected a function of the step"),
-        ({"strength": 1.0, "schedule": lambda _: None}, "schedule: expected .* to a number, got None at step 0"),
-        ({"strength": 1.0, "schedule": lambda _: float("nan")}, "schedule: expected .* to a number, got nan at step 0"),
+        ({"strength": 1.0, "schedule": lambda _: None}, "schedule: .* number from 0, got None at step 0"),
+        ({"strength": 1.0, "schedule": lambda _: float("nan")}, "schedule: .* number from 0, got nan at step 0"),
     ],
 )
 def test_bad_input_is_refused(sparsifier, arguments, message):

@@ -140,5 +140,5 @@ def test_layouts_without_numbers_or_with_all_dimensions_reversed():
     ):
         sparsify(Reversed(lambda h: h.T), torch.randn(2, 3, 4))
     empty = nn.Sequential(nn.Linear(4, 8), nn.Flatten(0, 1), nn.Linear(8, 3))
-    with pytest.raises(LzeroError, match=r"nothing to lay out|do not|does not run"):
+    with pytest.raises(LzeroError, match="expected at least one example, got a tensor of"):
         sparsify(empty, torch.randn(0, 5, 4))

@@ -277,7 +277,7 @@ REFUSED = {
     "an exclusion without match": (lambda m, x: sparsify(m, x, exclude="layer*"), "exclude: expected globs"),
     "everything excluded": (lambda m, x: sparsify(m, x, exclude="*"), "nothing in Sequential can be removed"),
     "wrong shapes": (
-        lambda m, _: sparsify(m, torch.randn(2, 5)),
+        lambda m, _: sparsify(m, torch.randn(2, 5).double()),
         "Sequential does not run with these example",
     ),
     "a bad keep rate": (lambda m, x: sparsify(m, x, keep_rate=1.5), "keep_rate: expected a number above 0, below 1"),

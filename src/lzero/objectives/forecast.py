@@ -68,7 +68,7 @@ class Forecast:
     def _warn(self, about: str, message: str | None) -> None:
         if message is not None and about not in self._warned:
             self._warned.add(about)
-            warnings.warn(message, BudgetWarning, stacklevel=5)  # where objective.step() was called
+            warnings.warn(message, BudgetWarning, stacklevel=6)  # where objective.step() was called
 
     def _message(self, budget: Budget, step: int, share: float, end: float) -> str:
         kind = f"{UNITS[budget.cost]}" + (f" of {budget.name}" if budget.groups else "")
