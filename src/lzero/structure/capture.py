@@ -117,7 +117,7 @@ def _why_not_captured(model: nn.Module, inputs: tuple[Any, ...], error: Exceptio
         what = str(error).partition("Found ")[2].partition(" in output")[0] or "a class"
         advice = "return a dict, or tell torch of it by torch.utils._pytree.register_dataclass"
         if "Cache" in what:
-            advice = "switch it off: model.config.use_cache = False"
+            advice = "switch it off: model.config.use_cache = False, and that of model.decoder.config if there is one"
         return f"torch.export cannot capture {name}: it returns {what}, of which torch knows nothing; {advice}"
     if "data-dependent" in str(error) or "FakeTensor" in str(error):
         why = "its forward must not branch on values of tensors, and no size may depend on them"
