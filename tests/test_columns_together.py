@@ -15,7 +15,7 @@ from lzero.errors import ArgumentError
 from lzero.layers import inputs_read
 from lzero.objectives import GroupLasso
 from lzero.projection import project
-from tests.test_shared_inputs import COLUMNS, Mirrored, Table, check_steps_in_parts
+from tests.test_shared_inputs import COLUMNS, Mirrored, Table, check_steps_in_parts, close
 
 TOGETHER = [[0, 4, 7], [2, 3]]  # gates 0 and 1; the seven other columns have the next ones
 ALONE = [column for column in range(COLUMNS) if column not in (0, 4, 7, 2, 3)]
@@ -31,11 +31,6 @@ def gated(make=Table, **options):
     sparsifier = lzero.sparsify(model, x, **{"inputs": TOGETHER, "include": "inputs of *"} | options)
     sparsifier.log_alpha.data.fill_(60.0)
     return model, x, sparsifier
-
-
-def close(sparsifier, gates):
-    group = next(group for group in sparsifier.groups if group.columns)
-    sparsifier.log_alpha.data[group.span][gates] = -60.0
 
 
 def test_a_gate_acts_on_all_of_its_columns():

@@ -307,20 +307,22 @@ class Doubling(nn.Module):
         super().__init__()
         self.first, self.last = nn.Linear(6, 32), nn.Linear(32, 4)
 
-    def forward(self, x):
+    def forward(self, x, mask=None):
         h = torch.relu(self.first(x))
-        return self.last(torch.cat([2 * h[:, :8], h[:, 8:]], 1))
+        h = self.last(torch.cat([2 * h[:, :8], h[:, 8:]], 1))
+        return h if mask is None else (h + mask).softmax(-1)
 
 
-def test_units_that_are_silent_on_the_examples_hide_no_mistake():
+@pytest.mark.parametrize("mask", [(), (torch.tensor([0.0, -torch.inf, 0.0, 0.0]),)])
+def test_units_that_are_silent_on_the_examples_hide_no_mistake(mask):
     for seed in range(30):
         torch.manual_seed(seed)
         model = Doubling()
-        sparsifier = lzero.sparsify(model, torch.randn(1, 6))
+        sparsifier = lzero.sparsify(model, (torch.randn(1, 6), *mask))
         sparsifier.log_alpha.data.copy_(torch.where(torch.rand(32) < 0.3, -9.0, 4.0))
         if (sparsifier.estimate()[:8] > 0).all():  # which is right by chance
-            assert lzero.verify(model, lzero.compact(model), torch.randn(64, 6)) < 1e-4
+            assert lzero.verify(model, lzero.compact(model), (torch.randn(64, 6), *mask)) < 1e-4
             continue
         with pytest.raises(lzero.LzeroError, match="relies on the old sizes"):
             lzero.compact(model.eval())
-        assert lzero.verify(model, lzero.compact(model, fallback="graph"), torch.randn(64, 6)) < 1e-4
+        assert lzero.verify(model, lzero.compact(model, fallback="graph"), (torch.randn(64, 6), *mask)) < 1e-4

@@ -168,8 +168,8 @@ def _awake_input(x: Any, generator: torch.Generator, *, is_double: bool) -> Any:
 
 
 def _other_input(x: Any, generator: torch.Generator, side: float) -> Any:
-    """Numbers of the same size; whole ones, which may be names of something, in another order."""
-    if not isinstance(x, Tensor) or x.dtype == torch.bool:
+    """Numbers of the same size; whole ones, which may be names of something, in another order; masks as they are."""
+    if not isinstance(x, Tensor) or x.dtype == torch.bool or not x.isfinite().all():
         return x
     if x.is_floating_point():
         wide = 2 * x.std(correction=0)
